@@ -136,16 +136,12 @@ func (c *Campaign) weigh(now instant) {
 	u := &c.f.urgency
 	u.owns, u.stake = true, 0
 	switch r := c.leadership; {
-	case r != nil && !r.over:
-		u.stake = r.view.state.Load().mono
-	case c.stopping || c.releasing(now):
+	case c.l.lead != nil:
+		u.stake = c.l.lead.view.mono
+	case r == nil && (c.stopping || c.releasing(now)):
 		u.stake = max(c.stopAt, c.idleSince) + min(c.cfg.TermLength/2, leaveTime)
 	default:
-		u.owns = c.k.base != nil && c.attempts.wrote(c.k.base)
-		for _, a := range c.attempts.open {
-			if a.kind == OpAcquire && c.k.unsure {
-				u.stake = max(u.stake, a.end.mono)
-			}
-		}
+		u.owns = c.owns()
+		u.stake = c.l.stake()
 	}
 }

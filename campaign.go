@@ -10,7 +10,6 @@ import (
 
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/internal/hooks"
-	"github.com/c8e606e4/leaderelection/internal/skew"
 )
 
 // Campaign is a running candidate, made by [Config.Start]. Use it to ask about the leadership,
@@ -21,12 +20,11 @@ type Campaign struct {
 	// a time. Then it computes again what is due, does it, and sleeps until the next moment
 	// at which something can be due. It never waits for the store or for user code.
 
-	cfg     Config
-	start   context.Context
-	single  *single       // nil: it leads as often as it wins
-	heldFor time.Duration // nobody else acquires the record for so long from its acquisition: see StartHeld
-	f       follower
-	k       knowledge
+	cfg    Config
+	start  context.Context
+	single *single // nil: it leads as often as it wins
+	f      follower
+	l      *lease
 
 	view   atomic.Pointer[TimeView] // of the newest leadership
 	leader atomic.Pointer[RaceEntry]
@@ -37,14 +35,12 @@ type Campaign struct {
 	// The loop's own:
 	leadership *leadership // the current one, until its callbacks have returned
 	last       *leadership // the one before
-	attempts   attempts
-	maxSeen    ElectionNumber // greatest ElectionNumber ever seen
 	idleSince  time.Duration  // when the last leadership's callbacks had returned
 	cooldown   time.Duration  // no campaign before this
 	writes     retry
+	reread     bool // the lease has asked for a read since the last write
 	health     health
 	clock      clockCheck
-	standing   standing
 	trouble    time.Duration // when a store call last failed or was slow, while leading
 	changed    deliveries    // LeaderChanged
 	told       *RaceEntry    // the last record handed to LeaderChanged
@@ -64,17 +60,16 @@ type Campaign struct {
 
 // newCampaign returns a campaign, which begins with its loop. cfg is valid and has its defaults.
 func newCampaign(ctx context.Context, cfg Config, hold time.Duration, s *single) *Campaign {
-	c := &Campaign{cfg: cfg, start: ctx, single: s, heldFor: min(hold, MaxTermLength), done: make(chan struct{})}
+	c := &Campaign{cfg: cfg, start: ctx, single: s, done: make(chan struct{})}
 	f := &c.f
 	f.init(ctx, cfg.Clock, cfg.Decider, cfg.LeaderID, cfg.PollInterval, cfg.TermLength)
 	f.logger, f.trace = cfg.Logger, cfg.Trace
-	c.k = knowledge{skew: cfg.MaxClockSkew, term: cfg.TermLength, unsynchronized: cfg.unsynchronized()}
+	c.l = newLease(cfg.policy(hold))
 	c.diagnosis = diagnosis{f: f, id: cfg.LeaderID, held: hold > 0}
 	c.health = health{f: f, of: cfg.Healthy, every: cfg.PollInterval}
-	c.proofs = proofs{f: f, line: cfg.Lifeline, id: cfg.LeaderID}
-	c.clock = clockCheck{f: f, id: cfg.LeaderID, policy: cfg.ClockPolicy, skew: cfg.MaxClockSkew, check: skew.New(cfg.MaxClockSkew, proofTerms*cfg.TermLength, f.epoch)}
+	c.proofs = proofs{f: f, l: c.l, line: cfg.Lifeline}
+	c.clock = clockCheck{f: f, l: c.l}
 	c.clock.bounded, _ = cfg.Clock.(clocks.Bounded)
-	c.clock.marks = hold == 0 && hasMonotonic(cfg.Clock)
 	_, c.writes = backoffs(cfg.LeaderID, cfg.PollInterval, cfg.TermLength)
 	c.changed = deliveries{Calls: hooks.Calls{Limit: maxWaiting, Idle: f.events.Idle}, ctx: context.WithoutCancel(ctx)}
 	c.view.Store(newView(f.timekeeper, NoElections))
@@ -201,21 +196,17 @@ func (c *Campaign) resign(now instant, released chan error) {
 	c.resigners = append(c.resigners, released)
 }
 
-// answerResigners ends the waits in Resign, once this campaign holds nothing, and no write with
-// an open outcome can still make it hold something.
+// answerResigners ends the waits in Resign, once this campaign holds nothing, and no write of the last term
+// can have made, or still make, it hold something.
 func (c *Campaign) answerResigners(wake *alarm) {
 	if len(c.resigners) == 0 {
 		return
 	}
 	var err error
-	until := max(c.attempts.last.begun.mono, c.clock.keepUntil) + c.cfg.TermLength // then the term has run out, whatever the wall clock says
 	switch r := c.leadership; {
 	case r != nil && r.over && wake.now.mono >= r.drainUntil:
 		err = fmt.Errorf("leaderelection: Resign: the view has ended, and %s has not returned, so nothing is released: whoever calls Resign from there gives it the leader's ctx", r.runs())
-	case r != nil, c.inDoubt(wake):
-		return
-	case c.holds(wake.now) && wake.now.mono < until:
-		wake.at(until)
+	case r != nil, c.l.holds(wake.now):
 		return
 	}
 	for _, released := range c.resigners {
@@ -279,7 +270,7 @@ func (c *Campaign) handle(e event, now instant) {
 		c.f.settle(e, now)
 		c.answered(e, now)
 	case pushed:
-		c.f.delivered(e, c.k.latest, now)
+		c.f.delivered(e, c.l.newest.of, now)
 		c.learn(e.entry, now, now, wasPushed)
 	case feedEnded:
 		c.f.feedGone(e, now)
@@ -292,15 +283,16 @@ func (c *Campaign) handle(e event, now instant) {
 	case resignAsked:
 		c.resign(now, e.released)
 	case holdDropped:
-		if r := c.leadership; r != nil {
-			r.held = 0
+		if d := c.l.lead; d != nil {
+			d.heldTo = time.Time{}
 		}
+		c.l.heldTo = time.Time{}
 	case deathProved:
 		c.proofs.proved(e.of)
 	case pinged:
 		e.noticed <- c.stuck(now)
 	case announced:
-		c.cfg.HostPort, c.cfg.ConnectionParams = e.hostPort, e.params
+		c.l.hostPort, c.l.params = e.hostPort, e.params
 	case lookAgain:
 	}
 }
@@ -309,7 +301,7 @@ func (c *Campaign) handle(e event, now instant) {
 // both its clocks after each. Timers do not notice that the machine was suspended or the clock
 // was stepped, so less of d may be left.
 func (c *Campaign) sleep(begin instant, d time.Duration) {
-	if c.leadership == nil && !c.attempts.measured() {
+	if c.leadership == nil && !c.l.measuring(begin) {
 		c.f.mailbox.sleep(c.cfg.Clock, d)
 		return
 	}
@@ -334,15 +326,14 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 	if c.f.failure != nil && !c.stopping {
 		c.stop(now, c.f.failure)
 	}
-	c.tighten(now)
+	c.l.look(now)
 	c.changed.look(now)
 	c.clock.tend(&wake)
-	c.endWrong(now)
+	c.follow(now)
 	c.tendLeadership(&wake)
 	if late := c.f.giveUpCall(now); late != nil {
 		c.answered(late, now)
 	}
-	c.attempts.forgetOld(&wake, c.cfg.TermLength)
 	if c.ending {
 		return c.end(&wake)
 	}
@@ -370,8 +361,7 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 // leaveTime is for how long a campaign that ends tries to release its record, or to learn
 // whether it has won, after its callbacks have returned. It is well within the half minute
 // that supervisors wait before they kill. After it the term runs out by itself. A record that
-// was taken too early is kept first, for a time of its own (see keepIfEarly). It must then be
-// released: a clock that is far ahead has written a TermExpiry that keeps everybody out.
+// is kept while it is quiet is not released.
 const leaveTime = 10 * time.Second
 
 // stop begins the campaign's end: what is led is drained and released.
@@ -383,17 +373,13 @@ func (c *Campaign) stop(now instant, cause error) {
 	}
 	c.f.reads.worked() // no pause of the time before is so long that nothing can be released
 	c.writes.worked()
-	switch {
-	case c.leadership != nil:
+	if c.leadership != nil {
 		c.giveUp(now, cause)
-	case len(c.attempts.open) > 0:
-		c.k.unsure = true // one more read shows whether something is to be released
 	}
 }
 
-// finished reports whether a stopping campaign has nothing left to do. It has no leadership and
-// no record that it could release. Nor has it a write with an open outcome that could have
-// given it one; for such a write it waits at most half a term.
+// finished reports whether a stopping campaign has nothing left to do. It has no leadership, and the record
+// cannot be its own. It waits for that no longer than leaveTime, or half a term if it has not led.
 func (c *Campaign) finished(wake *alarm) bool {
 	if k := c.health.check; k != nil {
 		k.cancel()
@@ -407,33 +393,16 @@ func (c *Campaign) finished(wake *alarm) bool {
 		c.waits(wake, "LeaderChanged")
 		return false
 	}
-	since := max(c.stopAt, c.idleSince, c.clock.keepUntil)
-	if until := since + min(c.cfg.TermLength/2, leaveTime); c.inDoubt(wake) && wake.now.mono < until {
-		wake.at(until)
-		return false
-	}
-	if !c.holds(wake.now) {
+	if !c.l.holds(wake.now) {
 		return true
 	}
-	// A term that has run out by the monotonic clock has run out, even if the wall clock was
-	// set back.
-	until := since + min(c.cfg.TermLength, leaveTime)
-	wake.at(until)
-	wake.until(c.k.ends(c.k.latest))
-	return wake.now.mono >= until
-}
-
-// inDoubt reports whether the record may be this campaign's by a write whose outcome is open: one that
-// would have made it so, or a release that a feed has told of and that may be undone.
-func (c *Campaign) inDoubt(wake *alarm) bool {
-	last := &c.attempts.last
-	over := max(last.begun.mono, c.clock.keepUntil) + c.cfg.TermLength
-	open := c.k.unsure || c.f.call != nil && c.f.call.kind == OpRelease
-	released := open && last.id != "" && wake.now.mono < over
-	if released {
-		wake.at(over)
+	patience := c.cfg.TermLength / 2
+	if c.owns() {
+		patience = c.cfg.TermLength
 	}
-	return c.attempts.pending(wake, c.cfg.TermLength) || released
+	until := max(c.stopAt, c.idleSince) + min(patience, leaveTime)
+	wake.at(until)
+	return wake.now.mono >= until
 }
 
 // waits logs, once, that a campaign cannot end before a callback returns.
@@ -456,26 +425,6 @@ func (c *Campaign) end(wake *alarm) (time.Duration, bool) {
 	return wake.in, false
 }
 
-// act makes the one store call that is due, if any.
-func (c *Campaign) act(wake *alarm) {
-	c.weigh(wake.now)
-	if !c.f.mayCall(wake) {
-		return
-	}
-	switch r := c.leadership; {
-	case r != nil && !r.over:
-		c.hold(wake, r)
-	case c.releasing(wake.now):
-		c.release(wake)
-	case c.stopping:
-		if r == nil && c.inDoubt(wake) && c.k.unsure {
-			c.f.read(wake, 0)
-		}
-	default:
-		c.campaign(wake)
-	}
-}
-
 // report publishes the status if it has changed.
 func (c *Campaign) report(now instant) {
 	status, cause, number := Following, error(nil), NoElections
@@ -487,7 +436,7 @@ func (c *Campaign) report(now instant) {
 	case r != nil:
 		status, cause, number = Draining, r.cause, r.number
 	case c.releasing(now):
-		status, number = Draining, c.k.base.ElectionNumber
+		status, number = Draining, c.l.proved.ElectionNumber
 	}
 	from := Status(c.status.Load())
 	if from == status {

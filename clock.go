@@ -1,7 +1,6 @@
 package leaderelection
 
 import (
-	"slices"
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
@@ -26,12 +25,6 @@ const maxTellingSlice = time.Minute
 // it computes again how long to sleep. It waits by the monotonic clock for the end of a view by the
 // wall clock.
 const maxApart = time.Millisecond / 2
-
-// instant is one look at a campaign's clock.
-type instant struct {
-	wall time.Time     // without a monotonic reading, to be compared with other machines' times
-	mono time.Duration // elapsed since the loop began, whatever is done to the wall clock
-}
 
 // timekeeper reads both times of a Clock: the wall time, and the time elapsed since the timekeeper
 // was made. A campaign's loop and its views share one. It does not change.
@@ -69,37 +62,6 @@ func (t *timekeeper) now() instant {
 	return instant{wall: wall.Round(0), mono: elapsed}
 }
 
-// endAfter returns the end of a view: at the wall time wall or, by the monotonic clock, left after
-// at, whichever comes first.
-func endAfter(at instant, left time.Duration, wall time.Time) *viewState {
-	return &viewState{wall: wall, wallNS: wall.UnixNano(), mono: at.mono + left}
-}
-
-// tighten returns s with an end by the monotonic clock that is no later than the wall clock says
-// now. It is for candidates that are Unsynchronized.
-//
-// If the wall clock has run ahead, the machine was suspended, and the monotonic clock stood still.
-// tighten must take that in now, since a later set-back of the wall clock would hide it. If the
-// wall clock was set back by no more than s allows, the end by it comes earlier by as much, so
-// that a later suspend shows. If it was set back further, s ends now.
-func tighten(s *viewState, at instant) *viewState {
-	left := s.mono - at.mono
-	lost := left - time.Duration(s.wallNS-at.wall.UnixNano())
-	if lost == 0 || lost < 0 && s.apart == 0 {
-		return s
-	}
-	c := *s
-	switch {
-	case lost > 0:
-		c.mono -= lost
-	case -lost > s.apart:
-		c.mono = at.mono
-	default:
-		c.wallNS += int64(lost)
-	}
-	return &c
-}
-
 // isSystem reports whether clock is the clock of package time: the machine's own, or its bubble's.
 func isSystem(clock clocks.Clock) bool {
 	switch clock.(type) {
@@ -119,43 +81,6 @@ func hasMonotonic(clock clocks.Clock) bool {
 	return carries(clock.Now()) || !carries(time.Now())
 }
 
-// deadline is a moment by both of a campaign's clocks. It has come when both clocks have reached
-// it, or when the monotonic clock has reached sooner. A zero part does not count.
-type deadline struct {
-	wall   time.Time     // for times by other machines' clocks
-	mono   time.Duration // for times that only this machine's monotonic clock may measure
-	sooner time.Duration
-}
-
-// reached reports whether the deadline has come at the instant at.
-func (h deadline) reached(at instant) bool {
-	return !at.wall.Before(h.wall) && at.mono >= h.mono || h.sooner > 0 && at.mono >= h.sooner
-}
-
-// deadlines have come when all of them have.
-type deadlines []deadline
-
-func (d deadlines) reached(at instant) bool {
-	return !slices.ContainsFunc(d, func(h deadline) bool { return !h.reached(at) })
-}
-
-// until sets the alarm for the next change of what d has reached.
-func (a *alarm) until(d ...deadline) {
-	for _, h := range d {
-		if h.reached(a.now) {
-			continue
-		}
-		if h.sooner > 0 {
-			a.at(h.sooner)
-		}
-		if a.now.wall.Before(h.wall) {
-			a.atWall(h.wall)
-		} else {
-			a.at(h.mono)
-		}
-	}
-}
-
 // alarm collects the moments at which a loop must look again, and keeps the earliest.
 type alarm struct {
 	now instant
@@ -170,3 +95,16 @@ func (a *alarm) at(mono time.Duration) { a.in = min(a.in, max(mono-a.now.mono, 0
 // atWall sets the alarm for a wall time. The loop looks again within the hour in any case, since
 // the clock may be stepped.
 func (a *alarm) atWall(wall time.Time) { a.in = min(a.in, max(wall.Sub(a.now.wall), 0)) }
+
+// until sets the alarm for the end of a claim.
+func (a *alarm) until(e end) {
+	if e.reached(a.now) {
+		return
+	}
+	if e.mono != 0 {
+		a.at(e.mono)
+	}
+	if !e.wall.IsZero() {
+		a.atWall(e.wall)
+	}
+}

@@ -23,13 +23,13 @@ type diagnosis struct {
 const disagreeEvery = time.Minute
 
 // look takes in a record that was learned. If it is the campaign's own, the campaign wrote it.
-func (d *diagnosis) look(e *RaceEntry, k *knowledge, now instant, news bool, how source, own bool) {
+func (d *diagnosis) look(e *RaceEntry, k *claims, now instant, news bool, how source, own bool) {
 	d.checkSetBack(e, k, now, how)
 	if !news {
 		return
 	}
 	d.checkDouble(e, own)
-	if err := tooFar(e, now.wall, k.skew); err != nil && !k.unsynchronized && (e.LeaderID != d.far || now.mono >= d.farAgain) {
+	if err := tooFar(e, now.wall, k.skew); err != nil && !k.measured && (e.LeaderID != d.far || now.mono >= d.farAgain) {
 		d.far, d.farAgain = e.LeaderID, now.mono+disagreeEvery
 		d.f.log(slog.LevelWarn, "clocks disagree", "err", err)
 	}
@@ -47,23 +47,23 @@ type setBack struct {
 // known. It also logs, once, that the store has gone back, if for more than a term each read has
 // returned a record older than one that was there before. No replica should lag for so long. An old
 // record is not news, so a leader by that record is not known here.
-func (d *diagnosis) checkSetBack(e *RaceEntry, k *knowledge, now instant, how source) {
+func (d *diagnosis) checkSetBack(e *RaceEntry, k *claims, now instant, how source) {
 	b, f := &d.setBack, d.f
 	switch {
-	case e.ElectionNumber == NoElections && k.latest.ElectionNumber > NoElections:
+	case e.ElectionNumber == NoElections && k.newest.of.ElectionNumber > NoElections:
 		if !b.gone {
 			b.gone = true
-			f.log(slog.LevelWarn, "the record is gone: it was deleted, or emptied", "known", uint64(k.latest.ElectionNumber), "place", f.knownPlace())
+			f.log(slog.LevelWarn, "the record is gone: it was deleted, or emptied", "known", uint64(k.newest.of.ElectionNumber), "place", f.knownPlace())
 		}
 	case how == wasPushed:
-		b.gone = b.gone && e.Compare(k.latest) < 0
-	case e.Compare(k.latest) >= 0:
+		b.gone = b.gone && e.Compare(k.newest.of) < 0
+	case e.Compare(k.newest.of) >= 0:
 		*b = setBack{}
 	case !b.older:
 		b.older, b.since = true, now.mono
-	case !b.told && now.mono-b.since > k.termOf(k.latest):
+	case !b.told && now.mono-b.since > k.termOf(k.newest.of):
 		b.told = true
-		f.log(slog.LevelWarn, "the store has gone back: it was restored, or the record was deleted", "known", uint64(k.latest.ElectionNumber), "read", uint64(e.ElectionNumber),
+		f.log(slog.LevelWarn, "the store has gone back: it was restored, or the record was deleted", "known", uint64(k.newest.of.ElectionNumber), "read", uint64(e.ElectionNumber),
 			"place", f.knownPlace())
 	}
 }
@@ -91,7 +91,6 @@ func (d *diagnosis) checkDouble(e *RaceEntry, own bool) {
 // record, read again, was still what they were conditional on.
 type refusals struct {
 	over  *RaceEntry // what the last refused write was conditional on, until the next read
-	void  *RaceEntry // the same, until a write works
 	count int
 }
 

@@ -292,21 +292,21 @@ func (f *follower) read(wake *alarm, due time.Duration) {
 
 // pollDue returns when a follower must read because it has no feed, or because no term is known to
 // be running. In that case only a read shows that the feed has fallen silent.
-func (f *follower) pollDue(wake *alarm, k *knowledge) (due time.Duration, polling bool) {
-	switch e := k.latest; {
-	case f.feedUp && e != nil && !e.Vacant() && !k.over(e).reached(wake.now):
+func (f *follower) pollDue(wake *alarm, k *claims) (due time.Duration, polling bool) {
+	switch e := k.newest.of; {
+	case f.feedUp && e != nil && !e.Vacant() && !k.end(k.newest).reached(wake.now):
 		// If a feed delivers nothing for longer than anybody can lead without a write, it
 		// has fallen silent, or a clock that is ahead has written the record.
 		silent := max(f.heard, f.lastRead) + k.termOf(e) + k.skew
 		if wake.now.mono < silent {
-			wake.until(k.over(e))
+			wake.until(k.end(k.newest))
 			wake.at(silent)
 			return 0, false
 		}
 		return silent, true
 	case f.feedUp:
 		return max(f.lastRead, f.heard) + f.poll, true
-	case k.base == nil && f.reads.fails > 0:
+	case k.base.of == nil && f.reads.fails > 0:
 		return 0, true // nothing is known yet: only the back-off spaces the reads
 	case f.everAsked:
 		return f.lastRead + f.poll<<min(f.reads.wary, 1), true
@@ -491,13 +491,13 @@ func (f *follower) feedGone(end feedEnded, now instant) {
 // feedCheck starts the feed again if a read shows that the feed has withheld something that it had
 // the time to deliver. That is an extension, or news that two reads in a row brought before the
 // feed did.
-func (f *follower) feedCheck(k *knowledge, read *RaceEntry, now instant) {
-	e := k.latest
+func (f *follower) feedCheck(k *claims, read *RaceEntry, now instant) {
+	e := k.newest.of
 	if !f.feedUp || e == nil || read.Compare(e) <= 0 {
 		return
 	}
 	f.outrun++
-	extension := read.ElectionNumber == e.ElectionNumber && !e.Vacant() && k.ends(e).reached(now)
+	extension := read.ElectionNumber == e.ElectionNumber && !e.Vacant() && !now.wall.Before(e.TermExpiry)
 	if extension || f.outrun > 1 {
 		f.outrun = 0
 		// What this session still delivers may be news, but does not show that the feed works.

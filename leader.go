@@ -9,27 +9,22 @@ import (
 	"time"
 )
 
-// leadership lasts from the acquisition until its callbacks have returned. It belongs to the
-// campaign's loop.
+// leadership lasts from the acquisition until its work has returned. It follows the lead of the
+// campaign's lease, and belongs to the campaign's loop.
 type leadership struct {
-	f           *follower
-	number      ElectionNumber
-	incarnation string
-	measured    bool          // by monotonic clocks alone: its record is Unsynchronized
-	held        time.Duration // until then at least, nobody else acquires the record
-	view        *TimeView
-	ctx         context.Context
-	cancel      context.CancelCauseFunc
-	confirmed   time.Duration // when the last confirmed write of the lease began
-	expiry      time.Time     // the last TermExpiry that was asked for, and the greatest
-	end         *viewState    // the view's end that goes with expiry
-	running     map[work]int  // work that has not returned
-	begun       chan struct{} // closed when OnElected is about to be called
-	cause       error         // why it ended or is ending; nil while leading
-	over        bool          // the view has ended
-	overrun     bool          // it was logged that work runs on past DrainTimeout
-	drainUntil  time.Duration
-	ousting     context.CancelFunc // ends OnOusting's ctx
+	f          *follower
+	number     ElectionNumber
+	view       *TimeView
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+	extension  uint64        // of the last confirmed write
+	running    map[work]int  // work that has not returned
+	begun      chan struct{} // closed when OnElected is about to be called
+	cause      error         // why it ended or is ending; nil while leading
+	over       bool          // the view has ended
+	overrun    bool          // it was logged that work runs on past DrainTimeout
+	drainUntil time.Duration
+	ousting    context.CancelFunc // ends OnOusting's ctx
 }
 
 // work names a kind of work for which the lease is kept.
@@ -42,26 +37,59 @@ const (
 	fromGate  work = "a request that was let in"
 )
 
-// beginLeadership starts leading by the acquisition a.
-func (c *Campaign) beginLeadership(now instant, a *attempt) {
-	r := &leadership{f: &c.f, number: a.number, incarnation: a.incarnation, measured: a.measured, view: newView(c.f.timekeeper, a.number), confirmed: a.begun.mono, expiry: a.expiry, end: a.end,
-		running: map[work]int{}, begun: make(chan struct{})}
-	if c.heldFor > 0 {
-		r.held = a.begun.mono + c.heldFor
+// follow begins, moves and ends this campaign's leadership with the lead of its lease.
+func (c *Campaign) follow(now instant) {
+	d, r := c.l.lead, c.leadership
+	switch {
+	case r == nil && d == nil:
+	case r == nil && !c.wants(now): // told to stop, or asked to hand over, before it has begun
+		c.l.leave(ErrResigned)
+	case r == nil:
+		c.beginLeadership(now, d)
+	case r.over:
+	case d == nil || d.number != r.number:
+		c.endLeadership(now, c.why(c.l.ended))
+	default:
+		left := r.view.Get().Sub(now.wall)
+		if !r.view.move(d.view) {
+			c.l.leave(ErrExpired)
+			c.endLeadership(now, ErrExpired)
+			return
+		}
+		if e := d.confirmed.of.Extension; e != r.extension {
+			r.extension = e
+			r.extended(left)
+		}
+		if d.asked != "" && r.cause == nil {
+			c.f.log(slog.LevelInfo, "asked to hand over", "id", c.cfg.LeaderID, "token", uint64(r.number), "to", d.asked)
+			c.giveUp(now, ErrResigned)
+		}
 	}
-	r.view.begin(a.end)
-	if !r.view.ValueInFuture() {
+}
+
+// why returns the cause with its facts.
+func (c *Campaign) why(cause error) error {
+	if cause == ErrClockSkew { //nolint:errorlint // it is the lease's own
+		return c.clock.fault()
+	}
+	return cause
+}
+
+// beginLeadership starts leading by the lead d.
+func (c *Campaign) beginLeadership(now instant, d *lead) {
+	r := &leadership{f: &c.f, number: d.number, view: newView(c.f.timekeeper, d.number), running: map[work]int{}, begun: make(chan struct{})}
+	if !r.view.begin(d.view) {
 		// Won, but too late to act on it. It counts as a failed write. Otherwise a store
 		// that is slower than the view would lead to a hot loop.
+		c.l.leave(ErrExpired)
 		c.writes.failed(now.mono, false)
 		return
 	}
 	r.ctx, r.cancel = context.WithCancelCause(WithView(context.WithoutCancel(c.start), r.view))
-	c.attempts.won(a)
 	c.f.wrote = true // as a read may have shown
 	c.leadership = r
-	c.proofs.bury(&c.k)
-	r.extended(0, 0) // first: a listener may ask how long the view of a new leadership is
+	c.proofs.bury()
+	r.extended(0)    // first: a listener may ask how long the view of a new leadership is
 	c.report(now)    // before OnElected and Lead: they find that Status says so, too
 	c.view.Store(r.view)
 	asks := c.asks
@@ -113,12 +141,12 @@ func (r *leadership) runs() string {
 }
 
 // extended reports to Trace that the view was moved on.
-func (r *leadership) extended(extension uint64, left time.Duration) {
+func (r *leadership) extended(left time.Duration) {
 	t := r.f.trace
 	if t == nil || t.Extended == nil {
 		return
 	}
-	e := ViewExtended{Number: r.number, Extension: extension, Remaining: left, Expiry: r.view.Get()}
+	e := ViewExtended{Number: r.number, Extension: r.extension, Remaining: left, Expiry: r.view.Get()}
 	r.f.events.Add(func() { t.Extended(e) })
 }
 
@@ -129,11 +157,8 @@ func (c *Campaign) tendLeadership(wake *alarm) {
 		return
 	}
 	if !r.over && !r.view.ValueInFuture() {
+		c.l.leave(ErrExpired)
 		c.endLeadership(wake.now, ErrExpired)
-	}
-	if !r.over {
-		wake.atWall(r.view.Get())
-		wake.at(r.view.state.Load().mono)
 	}
 	if r.cause == nil {
 		return
@@ -154,25 +179,11 @@ func (c *Campaign) tendLeadership(wake *alarm) {
 	// No work of this leadership runs any more. Only now may the record be released, or
 	// another leadership begin.
 	r.view.end()
+	c.l.leave(r.cause)
 	r.ousting()
 	c.leadership, c.last, c.idleSince = nil, r, wake.now.mono
 	if r.cause == ErrResigned {
 		c.cooldown = wake.now.mono + c.cfg.TermLength
-	}
-}
-
-// tighten brings forward the end of the view, and those of open writes that may still begin or
-// move it, if wall clocks must not be compared.
-func (c *Campaign) tighten(now instant) {
-	if r := c.leadership; r != nil && r.measured {
-		s := r.view.state.Load()
-		r.view.replace(s, tighten(s, now))
-		r.end = tighten(r.end, now)
-	}
-	for i := range c.attempts.open {
-		if a := &c.attempts.open[i]; a.measured {
-			a.end = tighten(a.end, now)
-		}
 	}
 }
 

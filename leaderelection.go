@@ -387,6 +387,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// policy returns the part of c that decides anything. Hold is for how long nobody else acquires the record, from
+// each acquisition.
+func (c *Config) policy(hold time.Duration) *policy {
+	return &policy{id: c.LeaderID, term: c.TermLength, skew: c.MaxClockSkew, hold: min(hold, MaxTermLength), measured: c.unsynchronized(),
+		checked: c.ClockPolicy == Synchronized, hostPort: c.HostPort, params: c.ConnectionParams, priority: c.Priority,
+		newID: func() string { return rand.Text()[:13] }, incarnation: newIncarnation} // 65 bits; 130 bits
+}
+
 // newIncarnation returns a fresh random id of 130 bits.
 func newIncarnation() string { return rand.Text() }
 

@@ -1,9 +1,6 @@
 package leaderelection
 
-import (
-	"log/slog"
-	"slices"
-)
+import "log/slog"
 
 // Lifeline reports which leaders' processes are dead, by what the kernel of their machine knows.
 // Set Config.Lifeline to the *Lifeline of package [lifeline]. It is an interface so that tests
@@ -29,26 +26,17 @@ type Lifeline interface {
 	Bury(incarnation string) error
 }
 
-// proofs are what a campaign knows of the deaths of others. They belong to its loop.
+// proofs tell a lease of the deaths of others, and make this process's death provable. They belong to the
+// campaign's loop.
 type proofs struct {
 	f           *follower
+	l           *lease
 	line        Lifeline // nil: none
-	id          string   // the campaign's own LeaderID
-	incarnation string   // the newest one whose death is made provable
+	incarnation string   // the newest one of this campaign's, whose death is made provable
 
 	watched string // the incarnation whose death is awaited
 	unwatch func()
-	dead    []string // proved; the last few
-	lost    bool     // it was logged that this process's death cannot be proved
-}
-
-// maxDead is how many of the dead are remembered. If one is forgotten before it is buried, the
-// kernel can be asked again.
-const maxDead = 8
-
-// died reports whether the holder of the record e is proved dead.
-func (p *proofs) died(e *RaceEntry) bool {
-	return e != nil && !e.Vacant() && slices.Contains(p.dead, e.Incarnation)
+	lost    bool // it was logged that this process's death cannot be proved
 }
 
 // watch asks whether the holder of the record e is dead, and for a report when it dies.
@@ -57,14 +45,14 @@ func (p *proofs) watch(e *RaceEntry) {
 		return
 	}
 	p.stop()
-	if e.Vacant() || e.Incarnation == p.incarnation || p.died(e) {
-		return
-	}
-	if p.line.Dead(e.Incarnation) {
-		p.proved(e.Incarnation)
+	if e.Vacant() || e.Incarnation == p.incarnation || p.l.dead[e.Incarnation] {
 		return
 	}
 	of := e.Incarnation
+	if p.line.Dead(of) {
+		p.proved(of)
+		return
+	}
 	p.watched, p.unwatch = of, p.line.OnDeath(of, func() { p.f.post(deathProved{of}) })
 }
 
@@ -89,19 +77,15 @@ func (p *proofs) proved(incarnation string) {
 	if incarnation == p.incarnation {
 		return // this process lives
 	}
-	if p.dead = append(p.dead, incarnation); len(p.dead) > maxDead {
-		p.dead = p.dead[1:]
-	}
-	p.f.log(slog.LevelInfo, "a process of this machine that held the record is dead", "id", p.id, "incarnation", incarnation)
+	p.l.dead[incarnation] = true
+	p.f.log(slog.LevelInfo, "a process of this machine that held the record is dead", "id", p.l.id, "incarnation", incarnation)
 }
 
-// bury forgets the dead that hold nothing any more, by the records of k. It is called when this
-// campaign has acquired or released the record.
-func (p *proofs) bury(k *knowledge) {
-	for _, d := range p.dead {
-		if holds := func(e *RaceEntry) bool { return !e.Vacant() && e.Incarnation == d }; !holds(k.latest) && !holds(k.base) {
-			_ = p.line.Bury(d) // it may be buried already
-		}
+// bury forgets the dead that hold nothing any more. It is called when this campaign has acquired or released the
+// record.
+func (p *proofs) bury() {
+	for _, id := range p.l.bury() {
+		_ = p.line.Bury(id) // it may be buried already
 	}
 }
 
@@ -117,58 +101,7 @@ func (p *proofs) live(incarnation string) {
 	err := p.line.Live(p.incarnation)
 	if err != nil && !p.lost {
 		_ = p.line.End(p.incarnation) // a file that is not locked any more would be a false death
-		p.f.log(slog.LevelError, "the lifeline is lost: if this process dies, others wait for its term", "id", p.id, "err", err)
+		p.f.log(slog.LevelError, "the lifeline is lost: if this process dies, others wait for its term", "id", p.l.id, "err", err)
 	}
 	p.lost = err != nil
-}
-
-// sparedUntil returns when the record e of a dead holder may be taken, or released for it: at once,
-// if its holder did not take it too early. If the stamp shows that it did, or may have, the leader
-// that it was taken from may be alive, and nobody keeps the record any more (see keepIfEarly). Its
-// term is over when the store's clock or, without a stamp, this one shows the time at which, by its
-// own clock, the dead holder began to acquire the record.
-func (c *Campaign) sparedUntil(e *RaceEntry) deadline {
-	stamp, begun := commitTS(e.Token), e.TermExpiry.Add(-c.k.termOf(e))
-	early, known := c.clock.check.Early(stamp, begun, begun)
-	switch {
-	case !c.clock.decides() || c.k.unsynchronized || known && !early || !known && e.Unsynchronized:
-		return deadline{}
-	case known:
-		return deadline{mono: c.k.versionSeen(e) + min(begun.Sub(stamp), c.k.termOf(e)+c.k.drift(e))}
-	}
-	at := c.survivedUntil(e)
-	at.wall = begun
-	return at
-}
-
-// undertakes reports whether this campaign should release the record for its dead holder, since
-// it does not acquire the record itself now.
-func (c *Campaign) undertakes(now instant) bool {
-	b := c.k.base
-	if !c.proofs.died(b) || !c.proofs.died(c.k.latest) || b.Compare(c.k.latest) != 0 || c.leadership != nil || c.stopping {
-		return false
-	}
-	acquires := c.wants(now) && c.acquirableAt().reached(now)
-	return !acquires && c.mayRelease(b, now)
-}
-
-// mayRelease reports whether the clocks allow that the record e is released for its dead holder. The
-// vacancy keeps the rest of a Hold, which lasts longer than the term of any leader before.
-func (c *Campaign) mayRelease(e *RaceEntry, now instant) bool {
-	trusted := !c.clock.wrong(now) && !c.clock.check.Doubted(now.reading())
-	return trusted && (e.Hold > 0 || c.sparedUntil(e).reached(now))
-}
-
-// legacy returns the vacancy that the dead holder would have left. It names no Successor: a
-// request to hand over ended with the holder.
-func (c *Campaign) legacy(now instant) *RaceEntry {
-	b, e := c.k.base, c.vacancy(now)
-	if b.Hold > 0 {
-		left := min(b.TermExpiry.Sub(e.TermExpiry), MaxTermLength) + min(b.Hold, MaxTermLength)
-		if c.k.measures(b) {
-			left = c.k.heldUntil(b).mono - now.mono
-		}
-		e.Hold = max(left, 1)
-	}
-	return e
 }

@@ -1,10 +1,12 @@
 package leaderelection
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -143,6 +145,25 @@ func (e *RaceEntry) Clone() *RaceEntry {
 	c.ConnectionParams = slices.Clone(e.ConnectionParams)
 	c.Extra = maps.Clone(e.Extra)
 	return &c
+}
+
+// same reports whether e and o are the same state of the record: all their fields are equal, but
+// for the Token. Order and Incarnation are not enough. A feed may report a state that is undone,
+// and then another state of the same order may be written.
+func same(e, o *RaceEntry) bool {
+	return o != nil && e.Compare(o) == 0 && e.Incarnation == o.Incarnation && e.WriteID == o.WriteID && e.LeaderID == o.LeaderID &&
+		e.Successor == o.Successor && e.TermExpiry.Equal(o.TermExpiry) && e.TermLength == o.TermLength &&
+		e.Hold == o.Hold && e.Priority == o.Priority && e.Unsynchronized == o.Unsynchronized && e.Emptied == o.Emptied &&
+		slices.Equal(e.HostPort, o.HostPort) && bytes.Equal(e.ConnectionParams, o.ConnectionParams) && maps.Equal(e.Extra, o.Extra)
+}
+
+// sameVersion reports whether two tokens are of the same version of the record: they are equal, or
+// have equal contents if their type cannot be compared.
+func sameVersion(a, b LeaderToken) bool {
+	if reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() {
+		return a == b
+	}
+	return reflect.DeepEqual(a, b)
 }
 
 // RaceDecider is a store's contract: one record, and a conditional write that decides which

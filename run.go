@@ -237,20 +237,22 @@ func (s *single) hasTried(c *Campaign, now instant) bool {
 	switch {
 	case c.f.call != nil:
 		return false
-	case c.k.base == nil || c.k.unsure:
+	case c.l.base.of == nil || c.l.unsure:
 		return c.f.reads.fails > 0
 	}
-	return s.claimed || c.health.sick || c.clock.wrong(now) || !c.acquirableAt().reached(now)
+	over, _ := c.l.over(now, c.l.mine)
+	return s.claimed || c.health.sick || c.l.mistrust || !over
 }
 
 // whyNot returns why this candidate does not lead.
 func (s *single) whyNot(c *Campaign, now instant) error {
-	known := c.k.base != nil
+	known := c.l.base.of != nil
+	over, _ := c.l.over(now, c.l.mine)
 	switch {
-	case known && !c.acquirableAt().reached(now):
+	case c.l.mistrust:
+		return c.clock.fault()
+	case known && !over:
 		return &NotElectedError{Leader: c.Leader()}
-	case c.clock.wrong(now):
-		return c.clock.fault(now)
 	case c.health.sick:
 		return ErrUnhealthy
 	case s.err != nil && !errors.Is(s.err, ErrLostRace):

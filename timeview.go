@@ -39,11 +39,8 @@ const shutBit = math.MinInt64
 
 // viewState is one immutable position of a view's end.
 type viewState struct {
-	wall   time.Time     // the end, by the wall clock, without a monotonic reading
-	wallNS int64         // the same, in nanoseconds since 1970; earlier, if the clock was set back: see tighten
-	mono   time.Duration // the end, by the timekeeper's elapsed time
-	apart  time.Duration // by how much more the wall clock may show as left than the monotonic clock does; 0: any
-	over   bool          // the latch
+	viewEnd
+	over bool // the latch
 }
 
 // init lets package viewtest make views whose end a test sets.
@@ -178,28 +175,28 @@ func (t *TimeView) latched() bool { return t.state.Load().over }
 
 // before reports whether both clocks are still before the end s.
 func (t *TimeView) before(s *viewState) bool {
-	now, elapsed := t.clock.look()
-	left := s.mono - elapsed
-	wall := s.wallNS - now.UnixNano()
-	// If the wall clock was set back too far, a suspended machine would go unnoticed.
-	return left > 0 && wall > 0 && (s.apart == 0 || time.Duration(wall)-left <= s.apart)
+	wall, elapsed := t.clock.look()
+	return s.live(instant{wall.Round(0), elapsed})
 }
 
 // set moves the end of a test's view to v, in either direction, even if the view was over.
 func (t *TimeView) set(v time.Time) {
 	now, elapsed := t.clock.look()
 	left := max(v.Round(0).Sub(now.Round(0)), -MaxTermLength) // how long ago does not matter
-	s := &viewState{wall: v.Round(0), wallNS: now.UnixNano() + int64(left), mono: elapsed + left}
+	s := &viewState{viewEnd: viewEnd{wall: v.Round(0), mono: elapsed + left}}
 	s.over = !t.before(s)
 	t.state.Store(s)
 }
 
-// begin sets the first end of a campaign's view. Call it only before the view is handed out.
-func (t *TimeView) begin(s *viewState) { t.state.Store(s) }
+// begin sets the first end of a campaign's view, and reports whether it is in the future. Call it only before the view
+// is handed out.
+func (t *TimeView) begin(end viewEnd) bool {
+	t.state.Store(&viewState{viewEnd: end})
+	return t.ValueInFuture()
+}
 
-// moveOn sets the end of a live view to s, which is later, and reports whether the view is still
-// alive. A view that is over stays over.
-func (t *TimeView) moveOn(s *viewState) bool {
+// move sets the end of a live view, and reports whether the view is still alive. A view that is over stays over.
+func (t *TimeView) move(end viewEnd) bool {
 	for {
 		if !t.ValueInFuture() {
 			return false
@@ -208,17 +205,9 @@ func (t *TimeView) moveOn(s *viewState) bool {
 		if old.over {
 			return false
 		}
-		if t.state.CompareAndSwap(old, s) {
-			return true
+		if old.viewEnd == end || t.state.CompareAndSwap(old, &viewState{viewEnd: end}) {
+			return t.ValueInFuture()
 		}
-	}
-}
-
-// replace changes the end of a live view from old to s, unless the view was moved or ended
-// meanwhile.
-func (t *TimeView) replace(old, s *viewState) {
-	if !old.over && old != s {
-		t.state.CompareAndSwap(old, s)
 	}
 }
 

@@ -71,7 +71,7 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, ent
 	f := &o.f
 	f.init(ctx, w.Clock, w.Decider, w.Clock.Now().String(), DefaultTermLength/2, DefaultTermLength)
 	f.logger, f.trace = w.Logger, w.Trace
-	o.k = knowledge{skew: w.MaxClockSkew, term: DefaultTermLength}
+	o.k = claims{policy: &policy{term: DefaultTermLength, skew: w.MaxClockSkew}, longest: DefaultTermLength}
 	o.diagnosis = diagnosis{f: f}
 	o.setPoll(DefaultTermLength)
 	o.out = deliveries{Calls: hooks.Calls{Limit: maxWaiting, Idle: f.events.Idle}, ctx: ctx}
@@ -95,7 +95,9 @@ type observer struct {
 	parent    context.Context
 	cb        func(context.Context, RaceEntry)
 	f         follower
-	k         knowledge
+	k         claims
+	readAt    instant // when the last answered read began
+	shown     instant // the same, of the last read that returned the newest record
 	diagnosis diagnosis
 	out       deliveries
 	lapsed    *RaceEntry // the record that Lapsed was called for
@@ -137,7 +139,7 @@ func (o *observer) handle(e event, now instant) {
 			o.learn(e.got, e.start, now, wasRead)
 		}
 	case pushed:
-		o.f.delivered(e, o.k.latest, now)
+		o.f.delivered(e, o.k.newest.of, now)
 		o.learn(e.entry, now, now, wasPushed)
 	case feedEnded:
 		o.f.feedGone(e, now)
@@ -182,24 +184,22 @@ func (o *observer) end(now instant, err error) {
 func (o *observer) act(wake *alarm) {
 	f := &o.f
 	lapse, pending := o.lapseAt()
-	if pending && lapse.reached(o.k.ofLatest.read) {
-		o.lapsed, pending = o.k.latest, false
+	if pending && lapse.reached(o.shown) {
+		o.lapsed, pending = o.k.newest.of, false
 		if o.cfg.Lapsed != nil {
-			o.out.deliver(delivery{entry: o.k.latest, call: o.cfg.Lapsed})
+			o.out.deliver(delivery{entry: o.k.newest.of, call: o.cfg.Lapsed})
 		}
 	}
 	if !f.mayCall(wake) {
 		return
 	}
-	if o.k.disputed {
-		f.read(wake, f.lastRead+f.reads.base)
-	} else if due, polling := f.pollDue(wake, &o.k); polling {
+	if due, polling := f.pollDue(wake, &o.k); polling {
 		f.read(wake, due)
 	}
 	if f.call == nil && pending {
 		if !lapse.reached(wake.now) {
 			wake.until(lapse)
-		} else if !lapse.reached(o.k.readAt) {
+		} else if !lapse.reached(o.readAt) {
 			f.read(wake, 0) // and if that is stale, the next poll
 		}
 	}
@@ -207,12 +207,12 @@ func (o *observer) act(wake *alarm) {
 
 // lapseAt returns when the known term has run out for all clocks that are within bounds, and
 // whether that is still to be reported.
-func (o *observer) lapseAt() (deadline, bool) {
-	e := o.k.latest
+func (o *observer) lapseAt() (end, bool) {
+	e := o.k.newest.of
 	if e == nil || e.Vacant() || e == o.lapsed {
-		return deadline{}, false
+		return end{}, false
 	}
-	return o.k.over(e), true
+	return o.k.end(o.k.newest), true
 }
 
 // learn takes in a record, and hands it to the callback if it is new.
@@ -220,7 +220,13 @@ func (o *observer) learn(e *RaceEntry, at, now instant, how source) {
 	if o.ending {
 		return
 	}
-	news := o.k.learn(e, at, now, how)
+	news := o.k.learn(e, how, now)
+	if how == wasRead {
+		o.readAt = at
+		if o.k.newest.of == e {
+			o.shown = at
+		}
+	}
 	o.diagnosis.look(e, &o.k, now, news, how, false)
 	if !news {
 		return

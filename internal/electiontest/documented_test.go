@@ -13,7 +13,6 @@ import (
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
-	"github.com/c8e606e4/leaderelection/internal/skew"
 )
 
 // A release that is refused as a lost race, each time at once, is tried again with pauses: at
@@ -204,33 +203,4 @@ func TestLeaderChangedTellsOfAnotherIncarnation(t *testing.T) {
 			t.Errorf("told of %q", told)
 		}
 	})
-}
-
-// A difference that a stamp's last digits leave open proves neither that a clock is behind nor that an
-// acquisition came too early: the stamp may have been cut off, or rounded up.
-func TestClockSkewByRoundedStamps(t *testing.T) {
-	const unit, us = time.Millisecond, time.Microsecond
-	epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	stamp := epoch.Add(10*time.Second + 5*unit)
-	for ahead, wrong := range map[time.Duration]bool{-S - unit + us: false, -S - unit - us: true} {
-		c, now := skew.New(S, time.Hour, epoch), skew.Reading{Wall: stamp.Add(ahead), Mono: 10 * time.Second}
-		c.Observe(stamp, nil, now)
-		if is := c.Doubted(now); is != wrong {
-			t.Errorf("a clock that shows %v more than a stamp of whole milliseconds is doubted: %v", ahead, is)
-		}
-	}
-	c := skew.New(S, time.Hour, epoch)
-	for _, x := range []struct {
-		begun, until time.Duration // from the stamp
-		early        bool
-	}{
-		{S + unit - us, unit, false}, // the clock may be right
-		{S + unit + us, unit, true},
-		{S + unit + us, -unit, false}, // the term may have been over
-		{S + unit + us, -unit + us, true},
-	} {
-		if early, known := c.Early(stamp, stamp.Add(x.begun), stamp.Add(x.until)); early != x.early || !known {
-			t.Errorf("begun at %v, a term that ends at %v: early %v", x.begun, x.until, early)
-		}
-	}
 }

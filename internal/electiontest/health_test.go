@@ -32,25 +32,6 @@ func TestRule16HealthIsAskedForEachExtension(t *testing.T) {
 	})
 }
 
-// Rule 16: who is sick is asked every PollInterval, with nothing else to wake the campaign.
-func TestRule16HealthIsAskedWhileSick(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		e := rival(7)
-		e.TermLength, e.TermExpiry = time.Hour, time.Now().Add(time.Hour)
-		d.Replace(e)
-		var asked atomic.Int32
-		join(t, d, "b", priority(1), func(c *config) {
-			c.PollInterval = time.Second
-			c.Healthy = func(context.Context) error { asked.Add(1); return errSick }
-		})
-		sleep(20*time.Second + time.Second/2)
-		if n := asked.Load(); n != 21 {
-			t.Errorf("asked %d times in 20 s", n)
-		}
-	})
-}
-
 // Rule 16: a Healthy that is late is told so by its ctx, and asked again when it has returned.
 func TestRule16LateHealthIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -1,0 +1,213 @@
+package leaderelection
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// This file has the one question on which safety rests: may anybody lead by what is known of the record?
+// Everything that may keep a candidate from the record is a claim with an end.
+
+// policy is the part of a Config that decides anything.
+type policy struct {
+	id          string
+	term, skew  time.Duration
+	hold        time.Duration // nobody else acquires the record for so long from an acquisition
+	measured    bool          // ClockPolicy Unsynchronized: no wall clock is compared
+	checked     bool          // stamps and the clock's own bound count
+	hostPort    []string
+	params      []byte
+	priority    int
+	newID       func() string // makes up a random id
+	incarnation func() string
+}
+
+// claim is a state of the record by which somebody may lead, or which is kept for somebody.
+type claim struct {
+	of   *RaceEntry
+	seen time.Duration // when its term was first seen, by the monotonic clock: it had been written by then
+}
+
+// end is when a claim is over: as soon as one of the two clocks has reached its part. A part that is zero
+// never comes.
+type end struct {
+	wall time.Time
+	mono time.Duration
+}
+
+// free is the end of what is over at once.
+var free = end{mono: -1}
+
+func (e end) reached(at instant) bool { return e.byWall(at) || e.mono != 0 && at.mono >= e.mono }
+
+func (e end) byWall(at instant) bool { return !e.wall.IsZero() && !at.wall.Before(e.wall) }
+
+// claims are what is known of the record.
+type claims struct {
+	*policy
+	mistrust bool // this machine's wall clock, or the store's, is proved wrong: none is compared
+
+	newest  claim         // of the newest state ever learned
+	base    claim         // of the state that the next write is conditional on
+	older   []claim       // states that reads have shown since newest, and that are older
+	twice   bool          // base is not such a state, or was read again
+	longest time.Duration // of the terms of the newest state, of the one before, and of the policy
+	quiet   time.Duration // nobody new leads before: something is not as it was promised
+	dead    map[string]bool
+}
+
+// maxOlder is how many older states are told apart. Lagging replicas show few.
+const maxOlder = 8
+
+// source is how a state of the record was learned. Only the first two are proofs.
+type source int
+
+const (
+	wasRead    source = iota // by a read, or along with a lost race
+	wasWritten               // by the answer to a write of this campaign
+	wasPushed                // by a feed, or by a call that was answered too late: news, not a proof
+)
+
+// learn takes in a state of the record, and reports whether it is newer than all before.
+//
+// A state that is older than one known, or another of the same order, comes from a stale read, or the store
+// was set back, or a feed has told of what is undone. If it is still there when it is read again, it is taken
+// for a set-back. A record that was emptied is one. Then somebody may lead by a state that is lost, and that
+// nobody here has seen. Such a view ends within a term of the set-back, since no write confirms it any
+// more. So nobody new leads here for the longest term from when that state was first seen.
+func (k *claims) learn(r *RaceEntry, how source, now instant) (news bool) {
+	c, n := claim{of: r, seen: now.mono}, &k.newest
+	switch {
+	case n.of != nil && r.Compare(n.of) < 0, n.of != nil && r.Compare(n.of) == 0 && !oneTerm(r, n.of):
+		if how == wasPushed {
+			return false
+		}
+		k.twice = false
+		if i := slices.IndexFunc(k.older, func(o claim) bool { return oneTerm(o.of, r) }); i >= 0 {
+			c.seen, k.twice = k.older[i].seen, true
+			k.hush(c.seen)
+			break
+		}
+		k.older = append(k.older[max(0, len(k.older)-maxOlder+1):], c)
+	default:
+		news = n.of == nil || r.Compare(n.of) > 0
+		if n.of != nil && oneTerm(r, n.of) {
+			c.seen = n.seen
+		} else {
+			k.longest = max(k.term, k.termOf(r))
+			if n.of != nil {
+				k.longest = max(k.longest, k.termOf(n.of))
+			}
+			k.older = nil
+		}
+		if *n = c; news && r.Emptied {
+			k.hush(now.mono)
+		}
+		k.twice = true
+	}
+	k.base = c
+	return news
+}
+
+// hush begins the quiet: the longest term, and what two clocks run apart in it, from the given moment.
+func (k *claims) hush(from time.Duration) {
+	k.quiet = max(k.quiet, from+k.longest+drift(k.longest, k.skew))
+}
+
+// termOf returns the term of r, or this candidate's if r names none.
+func (k *claims) termOf(r *RaceEntry) time.Duration {
+	if r.TermLength > 0 {
+		return min(r.TermLength, MaxTermLength)
+	}
+	return k.term
+}
+
+// end is the rule of when a claim is over for this candidate:
+//
+//   - What is vacant is free, unless it is on hold, or reserved for another until its TermExpiry. A
+//     candidate whose clock is proved wrong leaves it to the others for a term.
+//   - What the dead hold is free, unless it is on hold.
+//   - A term is over when the wall clock shows its TermExpiry, its Hold and MaxClockSkew.
+//   - If wall clocks are not compared, it is over when it has not been seen to change for its length, its
+//     Hold and what two clocks run apart in that.
+//   - No right clock writes a TermExpiry that is further off than patience. So what has not changed for
+//     that long is over as well, and who takes it marks what it writes. A Hold has no patience.
+func (k *claims) end(c claim) end {
+	r, term := c.of, k.termOf(c.of)
+	hold, apart := min(max(r.Hold, 0), MaxTermLength), drift(term, k.skew)
+	// The drift in the hold is at most the hold itself: no candidate's term is so short that this matters.
+	still := end{mono: c.seen + apart + hold + time.Duration(float64(hold)*float64(apart)/float64(max(term, apart)))}
+	compares := !k.measured && !k.mistrust && !r.Unsynchronized
+	wall := end{wall: r.TermExpiry.Add(hold + k.skew)}
+	switch {
+	case r.Vacant() && hold > 0:
+		if compares {
+			still.wall = wall.wall
+		}
+		return still
+	case r.Vacant() && (r.Successor == "" || r.Successor == AnySuccessor || r.Successor == k.id):
+		if !k.mistrust {
+			return free
+		}
+	case r.Vacant() && compares:
+		still.wall = r.TermExpiry
+	case !r.Vacant() && k.dead[r.Incarnation] && hold == 0:
+		return free
+	case !r.Vacant() && compares:
+		if hold == 0 && k.hold == 0 {
+			wall.mono = c.seen + max(2*term, term+3*k.skew) // patience
+		}
+		return wall
+	}
+	still.mono += term
+	return still
+}
+
+// over reports whether nobody leads, and the record is kept for nobody, at the given look at the clocks. What mine
+// says yes to is this candidate's own. Marked says that no wall clock shows it.
+func (k *claims) over(at instant, mine func(*RaceEntry) bool) (over, marked bool) {
+	if k.base.of == nil || at.mono < k.quiet {
+		return false, false
+	}
+	marked = k.measured || k.mistrust
+	for _, c := range []claim{k.newest, k.base} {
+		switch e := k.end(c); {
+		case mine(c.of), e == free:
+		case !e.reached(at):
+			return false, false
+		case !c.of.Vacant() && !e.wall.IsZero() && !e.byWall(at):
+			marked = true
+		}
+	}
+	return true, marked
+}
+
+// bury forgets the dead that hold nothing that is known.
+func (k *claims) bury() (buried []string) {
+	holds := func(c claim, id string) bool { return c.of != nil && !c.of.Vacant() && c.of.Incarnation == id }
+	for _, id := range slices.Collect(maps.Keys(k.dead)) {
+		if !holds(k.newest, id) && !holds(k.base, id) {
+			delete(k.dead, id)
+			buried = append(buried, id)
+		}
+	}
+	return buried
+}
+
+// drift returns how much longer than a term a challenger waits if it cannot compare wall clocks:
+// MaxClockSkew, and at least a hundredth of the term. Crystals are exact to a ten-thousandth, but a
+// time service turns the monotonic clock along with the wall clock: ntpd by a two-thousandth at most,
+// chrony by its maxslewrate, a twelfth by default. If the leader's clock is slowed by the rate r and the
+// challenger's is sped up by it, the view lasts (T - S) / (1 - r), and the wait (T + S) / (1 + r). So r may
+// be S / T at most, as the page of the ClockPolicy Unsynchronized says.
+func drift(term, skew time.Duration) time.Duration { return max(skew, term/100) }
+
+// oneTerm reports whether r and o come from the same write of a leader, or are the same vacancy. An
+// operator's request is not a leader's sign of life, and changes only Extension and Successor. If a
+// record was emptied again, its Token shows that: another version.
+func oneTerm(r, o *RaceEntry) bool {
+	return r.ElectionNumber == o.ElectionNumber && r.Incarnation == o.Incarnation && r.WriteID == o.WriteID &&
+		r.LeaderID == o.LeaderID && r.TermExpiry.Equal(o.TermExpiry) &&
+		r.Emptied == o.Emptied && (!r.Emptied || sameVersion(r.Token, o.Token))
+}

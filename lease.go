@@ -1,0 +1,409 @@
+package leaderelection
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// lease is one candidate's part in an election: what it knows of the record and of its own writes, and
+// whether it leads. It is pure: it calls, waits and logs nothing, and has no clock of its own. A driver tells
+// it what was read, written and pushed, and when, and asks which call is due. Nothing that a driver does with
+// the answers can make two views true.
+type lease struct {
+	claims
+	witness
+	writes  []write    // of the lease, of the last two terms
+	unsure  bool       // a write's outcome is open: a read comes before any other write
+	proof   bool       // base was read or written, and not only pushed
+	at      instant    // base was the record at this instant
+	proved  *RaceEntry // the newest state that was read or written
+	highest ElectionNumber
+	heldTo  time.Time // the end of the last leadership's Hold
+
+	lead  *lead // nil: this candidate has no view
+	ended error // why the last one ended
+}
+
+// lead is a leadership whose view lives.
+type lead struct {
+	number    ElectionNumber
+	view      viewEnd
+	asked     string // who is to follow, if somebody asked for a hand-over
+	confirmed write
+	expiry    time.Time // the greatest that was asked for
+	last      viewEnd   // that goes with expiry
+	heldTo    time.Time // the end of its Hold; zero: none
+}
+
+// write is an acquisition or extension. A record shows that it happened.
+type write struct {
+	kind  OpKind
+	of    *RaceEntry
+	over  *RaceEntry // what it was conditional on
+	begun instant
+	view  viewEnd
+	done  bool // it begins and moves no view any more
+	lost  bool // a read that came long after it has shown the record as it was
+}
+
+// led reports whether r is what w wrote, perhaps with an operator's request added since. Its WriteID is
+// not enough: clones of a machine may draw the same random numbers, until its kernel learns that it was cloned.
+func (w *write) led(r *RaceEntry) bool {
+	return !r.Vacant() && r.WriteID == w.of.WriteID && r.Incarnation == w.of.Incarnation && r.ElectionNumber == w.of.ElectionNumber &&
+		r.Extension >= w.of.Extension && r.TermExpiry.Equal(w.of.TermExpiry)
+}
+
+func newLease(p *policy) *lease {
+	return &lease{claims: claims{policy: p, longest: p.term, dead: map[string]bool{}}}
+}
+
+// origin returns the write of this candidate that r came from, or nil.
+func (l *lease) origin(r *RaceEntry) *write {
+	for i := range l.writes {
+		if l.writes[i].led(r) {
+			return &l.writes[i]
+		}
+	}
+	return nil
+}
+
+// mine reports whether r is this candidate's own. The Incarnation does not show it: another process may have been
+// restored from the same snapshot of a machine, and goes on with what this one had made up.
+func (l *lease) mine(r *RaceEntry) bool { return r != nil && l.origin(r) != nil }
+
+// open takes in that a write has failed, was refused, or was not answered in time. Whether it has happened, or will
+// happen, only a record shows.
+func (l *lease) open() { l.unsure = true }
+
+// look ends the view if its time has come. All that takes in something looks first.
+func (l *lease) look(now instant) {
+	for i := range l.writes {
+		l.writes[i].view = l.writes[i].view.tighten(now)
+	}
+	if d := l.lead; d != nil {
+		if d.view, d.last = d.view.tighten(now), d.last.tighten(now); !d.view.live(now) {
+			l.leave(ErrExpired)
+		}
+	}
+}
+
+// leave ends the view. To leave by choice, call it when no work of the leadership runs any more.
+func (l *lease) leave(cause error) {
+	if l.lead != nil {
+		l.heldTo = l.lead.heldTo
+		l.lead, l.ended = nil, cause
+	}
+}
+
+// learn takes in a state of the record, and reports whether it is newer than all before. The call that showed it
+// began at began.
+func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) {
+	l.look(now)
+	news = l.claims.learn(r, how, now)
+	l.highest = max(l.highest, r.ElectionNumber)
+	w, proof := l.origin(r), how != wasPushed
+	switch {
+	case proof:
+		l.at, l.proof, l.unsure = began, true, false
+		if l.proved == nil || r.Compare(l.proved) >= 0 {
+			l.proved = r
+		}
+		for i := range l.writes {
+			o := &l.writes[i]
+			o.lost = o.lost || r.Compare(o.over) == 0 && began.mono >= o.begun.mono+l.term/4
+		}
+	case news:
+		l.at, l.proof, l.unsure = now, false, l.unsure || w != nil
+	}
+	if l.checked && w != nil && l.observe(commitTS(r.Token), w.begun, now, l.skew) && w.kind == OpAcquire && !w.done && !w.of.Unsynchronized {
+		l.hush(w.begun.mono) // it was taken too early, perhaps from a leader who does not know
+	}
+	l.doubt()
+	switch d := l.lead; {
+	case d == nil && w != nil && w.kind == OpAcquire && !w.done && proof && (!l.mistrust || w.of.Unsynchronized) && now.mono >= l.quiet:
+		if w.done = true; w.view.live(now) {
+			l.lead = &lead{number: w.of.ElectionNumber, view: w.view, confirmed: *w, expiry: w.of.TermExpiry, last: w.view}
+			if l.hold > 0 {
+				l.lead.heldTo = w.begun.wall.Add(l.hold)
+			}
+			l.lead.ask(r, l.id)
+		}
+	case d == nil:
+	case w != nil && w.of.ElectionNumber == d.number:
+		if proof && !w.done {
+			d.view, d.confirmed, w.done = w.view, *w, true
+		}
+		if news {
+			d.ask(r, l.id)
+		}
+	case news, r.ElectionNumber == d.number && !r.Vacant() && (r.Incarnation != d.confirmed.of.Incarnation || r.Compare(d.confirmed.of) >= 0):
+		l.leave(ErrOusted)
+	}
+	return news
+}
+
+// ask notes who is to follow, if r says so.
+func (d *lead) ask(r *RaceEntry, id string) {
+	if r.Successor != "" && r.Successor != id {
+		d.asked = r.Successor
+	}
+}
+
+// bounded takes in the clock's own bound for its error; 0 if it cannot tell.
+func (l *lease) bounded(bound time.Duration) {
+	l.own(bound, l.skew)
+	l.doubt()
+}
+
+// doubt ends a view that rests on a clock that is proved wrong.
+func (l *lease) doubt() {
+	l.mistrust = l.checked && l.wrong()
+	if l.mistrust && l.lead != nil && !l.lead.confirmed.of.Unsynchronized {
+		l.leave(ErrClockSkew)
+	}
+}
+
+// wish is what a driver, which knows health, callbacks, pauses and ends, would like.
+type wish struct {
+	lead   bool          // to lead, if nobody does; else to give the record back
+	work   bool          // work of an earlier leadership still runs: neither lead nor give back
+	keep   bool          // to extend the lease of the leadership
+	extend time.Duration // how long after the last confirmed write began
+}
+
+// next returns the one call that is due, or "".
+func (l *lease) next(now instant, w wish) OpKind {
+	l.look(now)
+	b := l.base.of
+	switch d := l.lead; {
+	case d != nil && !w.keep:
+		return ""
+	case d != nil && (l.unsure || !l.mine(b) && !l.forgotten(now)):
+		return OpRead
+	case d != nil && now.mono < d.confirmed.begun.mono+w.extend:
+		return ""
+	case d != nil:
+		return OpExtend
+	case w.work:
+		return ""
+	case l.leaving(w) && l.holds(now):
+		switch {
+		case l.unsure || !l.mine(b):
+			return OpRead
+		case now.mono < l.quiet:
+			return ""
+		}
+		return OpRelease
+	case !w.lead || l.mistrust && l.hold > 0:
+		return ""
+	case b == nil:
+		return OpRead
+	}
+	over, marked := l.over(now, l.mine)
+	if !over || marked && l.hold > 0 {
+		return ""
+	}
+	if seen, _ := l.over(l.at, l.mine); l.unsure || !seen || !l.twice || !l.proof && !b.Vacant() {
+		return OpRead // it must be seen again after it was free
+	}
+	return OpAcquire
+}
+
+// leaving reports whether to give the record back. Who mistrusts its clock gives back what it has taken by that
+// clock, and leaves a term to the others.
+func (l *lease) leaving(w wish) bool {
+	return !w.lead || l.mistrust && l.proved != nil && !l.proved.Unsynchronized
+}
+
+// forgotten reports whether the store has lost this leader's record, and nobody leads by what it has shown
+// since. Then the leader puts its record back.
+func (l *lease) forgotten(now instant) bool {
+	alive := func(c claim) bool { return !c.of.Vacant() && !l.mine(c.of) && !l.claims.end(c).reached(now) }
+	return l.mine(l.newest.of) && !slices.ContainsFunc(l.older, alive) && !alive(l.base)
+}
+
+// holds reports whether the record may be this candidate's by a write of the last term: by the newest state that
+// is proved, or by a write that may have come, or may yet come, after that.
+func (l *lease) holds(now instant) bool {
+	for i := range l.writes {
+		w := &l.writes[i]
+		may := l.proved != nil && w.led(l.proved) ||
+			!w.lost && (l.proved == nil || w.of.Compare(l.proved) > 0 && l.proved.Compare(w.over) <= 0)
+		if may && now.mono < w.begun.mono+l.term+l.skew {
+			return true
+		}
+	}
+	return false
+}
+
+// issue returns the record of a write that begins now, and notes it. Writes of more than two terms ago are
+// forgotten: what they have claimed is over.
+func (l *lease) issue(now instant, kind OpKind) *RaceEntry {
+	if kind == OpRelease {
+		for i := range l.writes {
+			l.writes[i].done = true // what is given back begins nothing any more
+		}
+		return l.vacancy(now)
+	}
+	r := l.acquisitionOr(now, kind)
+	span := l.term - l.skew
+	w := write{kind: kind, of: r, over: l.base.of, begun: now, view: viewEnd{wall: r.TermExpiry.Add(-l.skew), mono: now.mono + span}}
+	if r.Unsynchronized {
+		w.view.wall, w.view.apart = now.wall.Add(span), drift(l.term, l.skew) // its own clocks alone, as they are now
+	}
+	if d := l.lead; d != nil {
+		if r.TermExpiry.Equal(d.expiry) {
+			w.view = d.last // the clock was set back: neither the term nor the view has grown
+		}
+		d.expiry, d.last = r.TermExpiry, w.view
+	}
+	for len(l.writes) > 0 && (len(l.writes) == maxWrites || now.mono > l.writes[0].begun.mono+2*l.term) {
+		l.writes = l.writes[1:]
+	}
+	l.writes = append(l.writes, w)
+	return r
+}
+
+// maxWrites is how many writes are remembered. An ExtendEvery of a twentieth of a term makes forty in two terms.
+const maxWrites = 64
+
+func (l *lease) acquisitionOr(now instant, kind OpKind) *RaceEntry {
+	r := &RaceEntry{
+		LeaderID:         l.id,
+		HostPort:         l.hostPort,
+		ConnectionParams: l.params,
+		Priority:         l.priority,
+		TermExpiry:       now.wall.Add(l.term).UTC(),
+		TermLength:       l.term,
+		WriteID:          l.newID(),
+		Extra:            l.base.of.Extra,
+		Token:            l.base.of.Token,
+	}
+	if kind == OpAcquire {
+		l.acquisition(r, now)
+	} else {
+		l.extension(r, now)
+	}
+	return r
+}
+
+// acquisition completes the record that begins a leadership. Its Incarnation is made up now: two processes may
+// have been restored from one snapshot of a machine, so what was made up before need not be this process's
+// alone. A record of this candidate's own keeps its Incarnation, which shows everybody why nobody waited for
+// its term.
+func (l *lease) acquisition(r *RaceEntry, now instant) {
+	b := l.base.of
+	_, r.Unsynchronized = l.over(now, l.mine)
+	r.ElectionNumber, r.Incarnation = l.highest+1, l.incarnation()
+	if b.ElectionNumber == NoElections {
+		// A record that was deleted, emptied or created again does not repeat a number that a fence has seen, if it
+		// has had no more than one leadership a second.
+		r.ElectionNumber = max(r.ElectionNumber, ElectionNumber(min(max(now.wall.Unix(), 0), lastBorn)))
+	}
+	if l.mine(b) {
+		r.Incarnation = b.Incarnation
+	}
+	r.Hold = rest(now.wall.Add(l.hold), r.TermExpiry, l.hold > 0)
+}
+
+// lastBorn is the greatest number that a clock may give to a record. It is a second of the year
+// 2262, the last in which a view can be.
+const lastBorn = math.MaxInt64 / int64(time.Second)
+
+// extension completes the record that extends the leadership.
+func (l *lease) extension(r *RaceEntry, now instant) {
+	d := l.lead
+	w := d.confirmed.of
+	r.ElectionNumber, r.Incarnation, r.Unsynchronized = d.number, w.Incarnation, w.Unsynchronized
+	r.Extension = l.nextExtension(d.number)
+	if r.TermExpiry.Before(d.expiry) {
+		r.TermExpiry = d.expiry
+	}
+	if r.Unsynchronized && r.TermExpiry.Equal(d.expiry) {
+		r.TermExpiry = d.expiry.Add(1) // it says which write this is, not more
+	}
+	r.Hold = rest(d.heldTo, r.TermExpiry, now.wall.Before(d.heldTo.Add(l.skew)))
+	if b := l.base.of; l.mine(b) && b.Successor != l.id {
+		r.Successor = b.Successor // a request stays on record until it is granted
+	}
+}
+
+// vacancy returns the record that releases the base. It is dated by this candidate's clock: a Hold ends by it.
+func (l *lease) vacancy(now instant) *RaceEntry {
+	b := l.base.of
+	r := &RaceEntry{TermExpiry: now.wall.UTC(), TermLength: b.TermLength, ElectionNumber: b.ElectionNumber, Extension: l.nextExtension(b.ElectionNumber),
+		Incarnation: b.Incarnation, Extra: b.Extra, Token: b.Token}
+	r.Hold = rest(l.heldTo, r.TermExpiry, now.wall.Before(l.heldTo.Add(l.skew)))
+	r.Unsynchronized = l.measured || r.Hold == 0 && (b.Unsynchronized || l.mistrust)
+	if s := b.Successor; r.Hold == 0 && s != "" && s != AnySuccessor && s != l.id {
+		r.Successor = s
+		r.TermExpiry = r.TermExpiry.Add(l.term)
+	}
+	return r
+}
+
+// rest returns what is left of a hold after expiry: not zero while it lasts. So a candidate that proves the leader
+// dead sees a hold even if it is shorter than the term.
+func rest(heldTo, expiry time.Time, lasts bool) time.Duration {
+	if !lasts || heldTo.IsZero() {
+		return 0
+	}
+	return max(heldTo.Sub(expiry), 1)
+}
+
+// nextExtension returns a number greater than every Extension that is known of a leadership or was
+// written for it, so that no two records are alike.
+func (l *lease) nextExtension(number ElectionNumber) (next uint64) {
+	known := []*RaceEntry{l.newest.of, l.base.of}
+	for i := range l.writes {
+		known = append(known, l.writes[i].of)
+	}
+	for _, r := range known {
+		if r.ElectionNumber == number {
+			next = max(next, r.Extension)
+		}
+	}
+	return next + 1
+}
+
+// measuring reports whether this candidate leads or may have won by its monotonic clock alone. Then what a suspend
+// takes must be noticed soon.
+func (l *lease) measuring(now instant) bool {
+	return slices.ContainsFunc(l.writes, func(w write) bool { return w.of.Unsynchronized && !w.done && w.view.live(now) })
+}
+
+// stake returns until when an open acquisition may have won a view; 0: none.
+func (l *lease) stake() (until time.Duration) {
+	for i := range l.writes {
+		if w := &l.writes[i]; l.unsure && w.kind == OpAcquire && !w.done {
+			until = max(until, w.view.mono)
+		}
+	}
+	return until
+}
+
+// wake sets the alarm for the next moment at which something else may be due.
+func (l *lease) wake(a *alarm, w wish) {
+	if d := l.lead; d != nil {
+		a.at(d.view.mono)
+		a.atWall(d.view.wall)
+		if due := d.confirmed.begun.mono + w.extend; w.keep && due > a.now.mono {
+			a.at(due)
+		}
+		return
+	}
+	for i := range l.writes {
+		if until := l.writes[i].begun.mono + l.term + l.skew; until > a.now.mono {
+			a.at(until)
+		}
+	}
+	if l.base.of == nil {
+		return
+	}
+	if l.quiet > a.now.mono {
+		a.at(l.quiet)
+	}
+	a.until(l.claims.end(l.newest))
+	a.until(l.claims.end(l.base))
+}

@@ -1,0 +1,43 @@
+package leaderelection
+
+import "time"
+
+// instant is one look at both clocks of a machine.
+type instant struct {
+	wall time.Time     // without a monotonic reading, to be compared with other machines' times
+	mono time.Duration // elapsed since the loop began, whatever is done to the wall clock
+}
+
+// viewEnd is when a view ends: as soon as one of its two clocks has reached its part.
+type viewEnd struct {
+	wall  time.Time     // without a monotonic reading
+	mono  time.Duration // by the timekeeper's elapsed time
+	apart time.Duration // by how much more the wall clock may show as left than the monotonic clock does; 0: any
+}
+
+// live reports whether the view's leader may act: both clocks are still before the end. If the wall clock
+// was set back by more than apart, a machine that is suspended later would go unnoticed.
+func (v *viewEnd) live(at instant) bool {
+	wall, mono := v.wall.Sub(at.wall), v.mono-at.mono
+	return wall > 0 && mono > 0 && (v.apart == 0 || wall-mono <= v.apart)
+}
+
+// tighten brings the end of a measured view forward by what the wall clock says was lost.
+//
+// If the wall clock has run ahead, the machine was suspended, and the monotonic clock stood still. That
+// must count now, since a later set-back of the wall clock would hide it. If the wall clock was set
+// back by no more than apart, the end by it comes earlier by as much, so that a later suspend shows. If it
+// was set back further, the view ends now.
+func (v viewEnd) tighten(at instant) viewEnd {
+	lost := (v.mono - at.mono) - v.wall.Sub(at.wall)
+	switch {
+	case v.apart == 0:
+	case lost > 0:
+		v.mono -= lost
+	case -lost > v.apart:
+		v.mono = at.mono
+	default:
+		v.wall = v.wall.Add(lost)
+	}
+	return v
+}
