@@ -393,7 +393,7 @@ func (c *Campaign) finished(wake *alarm) bool {
 		c.waits(wake, "LeaderChanged")
 		return false
 	}
-	if !c.l.holds(wake.now) {
+	if !c.l.holds(wake.now) || c.lost() {
 		return true
 	}
 	patience := c.cfg.TermLength / 2
@@ -403,6 +403,12 @@ func (c *Campaign) finished(wake *alarm) bool {
 	until := max(c.stopAt, c.idleSince) + min(patience, leaveTime)
 	wake.at(until)
 	return wake.now.mono >= until
+}
+
+// lost reports whether the last write will not land any more: its call has returned, and a read that began long after it
+// has shown the record as it was. A read that comes sooner may be stale.
+func (c *Campaign) lost() bool {
+	return c.f.call == nil && c.f.hanging == 0 && !c.l.unsure && !c.owns() && c.l.at.mono >= c.l.lastWrite()+c.cfg.TermLength/4
 }
 
 // waits logs, once, that a campaign cannot end before a callback returns.

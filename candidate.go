@@ -70,10 +70,12 @@ func (c *Campaign) noteTrouble(a *answer, now instant) {
 // act makes the one store call that is due, if any.
 func (c *Campaign) act(wake *alarm) {
 	c.weigh(wake.now)
+	wish := c.wish(wake.now)
+	c.l.wake(wake, wish)
 	if !c.f.mayCall(wake) {
 		return
 	}
-	switch kind := c.l.next(wake.now, c.wish(wake.now)); {
+	switch kind := c.l.next(wake.now, wish); {
 	case kind == OpRead:
 		c.f.read(wake, c.readDue())
 	case kind != "" && c.mayWrite(wake, kind):
@@ -81,7 +83,6 @@ func (c *Campaign) act(wake *alarm) {
 	case c.leadership == nil && !c.stopping:
 		c.poll(wake)
 	}
-	c.l.wake(wake, c.wish(wake.now))
 }
 
 // readDue returns when a read that the lease asks for may begin. What became of a write is asked at once. A

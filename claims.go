@@ -76,6 +76,7 @@ const (
 // for a set-back. A record that was emptied is one. Then somebody may lead by a state that is lost, and that
 // nobody here has seen. Such a view ends within a term of the set-back, since no write confirms it any
 // more. So nobody new leads here for the longest term from when that state was first seen.
+// Replicas that take turns show nothing: a read of the newest state says that the store has kept it.
 func (k *claims) learn(r *RaceEntry, how source, now instant) (news bool) {
 	c, n := claim{of: r, seen: now.mono}, &k.newest
 	switch {
@@ -92,6 +93,9 @@ func (k *claims) learn(r *RaceEntry, how source, now instant) (news bool) {
 		k.older = append(k.older[max(0, len(k.older)-maxOlder+1):], c)
 	default:
 		news = n.of == nil || r.Compare(n.of) > 0
+		if how != wasPushed {
+			k.older = nil // the store has not gone back
+		}
 		if n.of != nil && oneTerm(r, n.of) {
 			c.seen = n.seen
 		} else {
@@ -171,7 +175,7 @@ func (k *claims) over(at instant, mine func(*RaceEntry) bool) (over, marked bool
 		return false, false
 	}
 	marked = k.measured || k.mistrust
-	for _, c := range []claim{k.newest, k.base} {
+	for _, c := range [...]claim{k.newest, k.base} {
 		switch e := k.end(c); {
 		case mine(c.of), e == free:
 		case !e.reached(at):

@@ -43,7 +43,7 @@ func (c *Campaign) follow(now instant) {
 	switch {
 	case r == nil && d == nil:
 	case r == nil && !c.wants(now): // told to stop, or asked to hand over, before it has begun
-		c.l.leave(ErrResigned)
+		c.l.refuse(ErrResigned)
 	case r == nil:
 		c.beginLeadership(now, d)
 	case r.over:
@@ -81,7 +81,7 @@ func (c *Campaign) beginLeadership(now instant, d *lead) {
 	if !r.view.begin(d.view) {
 		// Won, but too late to act on it. It counts as a failed write. Otherwise a store
 		// that is slower than the view would lead to a hot loop.
-		c.l.leave(ErrExpired)
+		c.l.refuse(ErrExpired)
 		c.writes.failed(now.mono, false)
 		return
 	}

@@ -8,11 +8,12 @@ import (
 // learn takes in a record, however it was learned, and follows what it means for this candidate. The call that
 // showed it began at the instant began.
 func (c *Campaign) learn(e *RaceEntry, began, now instant, how source) {
+	w := c.l.origin(e)
+	mine, open := w != nil, w != nil && !w.done
 	news := c.l.learn(e, how, began, now)
 	if news {
 		c.f.tellNews(e)
 	}
-	mine := c.l.mine(e)
 	c.diagnosis.look(e, &c.l.claims, now, news, how, mine)
 	if how == wasRead {
 		c.refused.check(e, &c.diagnosis)
@@ -22,7 +23,7 @@ func (c *Campaign) learn(e *RaceEntry, began, now instant, how source) {
 		// It shows a write whose answer is not here: a reason to read at once, without the pause after the
 		// last failure.
 		c.f.reads.hurry()
-	case news, mine && how != wasPushed:
+	case news, open && how != wasPushed:
 		// This record explains the failed write: it landed after all, or lost against a
 		// newer one. There is no reason to pause. That this candidate may write is shown
 		// only by a record of its own.
@@ -31,7 +32,7 @@ func (c *Campaign) learn(e *RaceEntry, began, now instant, how source) {
 			c.f.calls.Worked(now.mono, OpAcquire.does())
 		}
 	}
-	if c.l.lead == nil && mine && c.l.newest.of.Successor != "" && c.l.newest.of.Successor != c.cfg.LeaderID && c.l.holds(now) {
+	if s := c.l.newest.of.Successor; c.leadership == nil && mine && s != "" && s != c.cfg.LeaderID && c.l.holds(now) {
 		c.cooldown = now.mono + c.cfg.TermLength // an operator has asked for a hand-over before it began
 	}
 	c.follow(now)
@@ -50,6 +51,8 @@ func (c *Campaign) answered(a *answer, now instant) {
 	case a.abandoned && !a.givenUp: // later calls may have shown more: it may be news, not a proof
 		if a.err == nil {
 			c.learn(a.shown(), a.start, now, wasPushed)
+		} else if a.kind != OpRead {
+			c.l.open() // the record may have changed since it was read
 		}
 	case a.kind == OpRead && a.err != nil:
 		c.single.failed(a.err)

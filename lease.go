@@ -44,7 +44,6 @@ type write struct {
 	begun instant
 	view  viewEnd
 	done  bool // it begins and moves no view any more
-	lost  bool // a read that came long after it has shown the record as it was
 }
 
 // led reports whether r is what w wrote, perhaps with an operator's request added since. Its WriteID is
@@ -96,6 +95,12 @@ func (l *lease) leave(cause error) {
 	}
 }
 
+// refuse ends the view of a leadership under which nothing has begun: no job needs its Hold.
+func (l *lease) refuse(cause error) {
+	l.lead.heldTo = l.heldTo
+	l.leave(cause)
+}
+
 // learn takes in a state of the record, and reports whether it is newer than all before. The call that showed it
 // began at began.
 func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) {
@@ -108,10 +113,6 @@ func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) 
 		l.at, l.proof, l.unsure = began, true, false
 		if l.proved == nil || r.Compare(l.proved) >= 0 {
 			l.proved = r
-		}
-		for i := range l.writes {
-			o := &l.writes[i]
-			o.lost = o.lost || r.Compare(o.over) == 0 && began.mono >= o.begun.mono+l.term/4
 		}
 	case news:
 		l.at, l.proof, l.unsure = now, false, l.unsure || w != nil
@@ -195,13 +196,10 @@ func (l *lease) next(now instant, w wish) OpKind {
 			return ""
 		}
 		return OpRelease
-	case !w.lead || l.mistrust && l.hold > 0:
+	case !w.lead || l.mistrust && l.hold > 0: // a Hold cannot be measured by those who have just started
 		return ""
-	case b == nil:
-		return OpRead
 	}
-	over, marked := l.over(now, l.mine)
-	if !over || marked && l.hold > 0 {
+	if over, _ := l.over(now, l.mine); !over {
 		return ""
 	}
 	if seen, _ := l.over(l.at, l.mine); l.unsure || !seen || !l.twice || !l.proof && !b.Vacant() {
@@ -223,14 +221,22 @@ func (l *lease) forgotten(now instant) bool {
 	return l.mine(l.newest.of) && !slices.ContainsFunc(l.older, alive) && !alive(l.base)
 }
 
+// lastWrite returns when the last write of the lease began; 0: there is none.
+func (l *lease) lastWrite() time.Duration {
+	if n := len(l.writes); n > 0 {
+		return l.writes[n-1].begun.mono
+	}
+	return 0
+}
+
 // holds reports whether the record may be this candidate's by a write of the last term: by the newest state that
 // is proved, or by a write that may have come, or may yet come, after that.
 func (l *lease) holds(now instant) bool {
 	for i := range l.writes {
 		w := &l.writes[i]
 		may := l.proved != nil && w.led(l.proved) ||
-			!w.lost && (l.proved == nil || w.of.Compare(l.proved) > 0 && l.proved.Compare(w.over) <= 0)
-		if may && now.mono < w.begun.mono+l.term+l.skew {
+			l.proved == nil || w.of.Compare(l.proved) > 0 && l.proved.Compare(w.over) <= 0
+		if may && now.mono < w.begun.mono+l.term {
 			return true
 		}
 	}
@@ -238,7 +244,7 @@ func (l *lease) holds(now instant) bool {
 }
 
 // issue returns the record of a write that begins now, and notes it. Writes of more than two terms ago are
-// forgotten: what they have claimed is over.
+// forgotten: what they have claimed is over. But the record stays this candidate's own.
 func (l *lease) issue(now instant, kind OpKind) *RaceEntry {
 	if kind == OpRelease {
 		for i := range l.writes {
@@ -258,10 +264,8 @@ func (l *lease) issue(now instant, kind OpKind) *RaceEntry {
 		}
 		d.expiry, d.last = r.TermExpiry, w.view
 	}
-	for len(l.writes) > 0 && (len(l.writes) == maxWrites || now.mono > l.writes[0].begun.mono+2*l.term) {
-		l.writes = l.writes[1:]
-	}
-	l.writes = append(l.writes, w)
+	l.writes = slices.DeleteFunc(l.writes, func(o write) bool { return now.mono > o.begun.mono+2*l.term && !(l.proved != nil && o.led(l.proved)) })
+	l.writes = append(l.writes[max(0, len(l.writes)-maxWrites+1):], w)
 	return r
 }
 
@@ -394,7 +398,7 @@ func (l *lease) wake(a *alarm, w wish) {
 		return
 	}
 	for i := range l.writes {
-		if until := l.writes[i].begun.mono + l.term + l.skew; until > a.now.mono {
+		if until := l.writes[i].begun.mono + l.term; until > a.now.mono {
 			a.at(until)
 		}
 	}
