@@ -33,12 +33,13 @@ type Campaign struct {
 	err    error // why it stopped; set before done is closed
 
 	// The loop's own:
-	leadership *leadership // the current one, until its callbacks have returned
-	last       *leadership // the one before
-	idleSince  time.Duration  // when the last leadership's callbacks had returned
-	cooldown   time.Duration  // no campaign before this
+	leadership *leadership   // the current one, until its callbacks have returned
+	last       *leadership   // the one before
+	idleSince  time.Duration // when the last leadership's callbacks had returned
+	cooldown   time.Duration // no campaign before this
 	writes     retry
-	reread     bool // the lease has asked for a read since the last write
+	wroteAt    time.Duration // when a write last returned, or was given up
+	reread     bool          // the lease has asked for a read since the last write
 	health     health
 	clock      clockCheck
 	trouble    time.Duration // when a store call last failed or was slow, while leading
@@ -405,10 +406,10 @@ func (c *Campaign) finished(wake *alarm) bool {
 	return wake.now.mono >= until
 }
 
-// lost reports whether the last write will not land any more: its call has returned, and a read that began long after it
-// has shown the record as it was. A read that comes sooner may be stale.
+// lost reports whether the last write will not land any more: its call has returned, and a read that began some time
+// after that has not shown it. A read that comes at once may be stale.
 func (c *Campaign) lost() bool {
-	return c.f.call == nil && c.f.hanging == 0 && !c.l.unsure && !c.owns() && c.l.at.mono >= c.l.lastWrite()+c.cfg.TermLength/4
+	return c.f.call == nil && c.f.hanging == 0 && !c.l.unsure && !c.owns() && c.l.at.mono >= c.wroteAt+c.f.reads.base
 }
 
 // waits logs, once, that a campaign cannot end before a callback returns.

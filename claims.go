@@ -48,13 +48,14 @@ type claims struct {
 	*policy
 	mistrust bool // this machine's wall clock, or the store's, is proved wrong: none is compared
 
-	newest  claim         // of the newest state ever learned
-	base    claim         // of the state that the next write is conditional on
-	older   []claim       // states that reads have shown since newest, and that are older
-	twice   bool          // base is not such a state, or was read again
-	longest time.Duration // of the terms of the newest state, of the one before, and of the policy
-	quiet   time.Duration // nobody new leads before: something is not as it was promised
-	dead    map[string]bool
+	newest   claim         // of the newest state ever learned
+	base     claim         // of the state that the next write is conditional on
+	older    []claim       // states that reads have shown since newest, and that are older
+	twice    bool          // base is not such a state, or was read again
+	disputed bool          // a feed has told of such a state since the last read
+	longest  time.Duration // of the terms of the newest state, of the one before, and of the policy
+	quiet    time.Duration // nobody new leads before: something is not as it was promised
+	dead     map[string]bool
 }
 
 // maxOlder is how many older states are told apart. Lagging replicas show few.
@@ -82,6 +83,7 @@ func (k *claims) learn(r *RaceEntry, how source, now instant) (news bool) {
 	switch {
 	case n.of != nil && r.Compare(n.of) < 0, n.of != nil && r.Compare(n.of) == 0 && !oneTerm(r, n.of):
 		if how == wasPushed {
+			k.disputed = true
 			return false
 		}
 		k.twice = false
@@ -105,12 +107,16 @@ func (k *claims) learn(r *RaceEntry, how source, now instant) (news bool) {
 			}
 			k.older = nil
 		}
+		if !news {
+			c.of = n.of
+		}
 		if *n = c; news && r.Emptied {
 			k.hush(now.mono)
 		}
 		k.twice = true
 	}
-	k.base = c
+	k.disputed = k.disputed && how != wasRead
+	k.base = claim{of: r, seen: c.seen}
 	return news
 }
 

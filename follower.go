@@ -294,6 +294,8 @@ func (f *follower) read(wake *alarm, due time.Duration) {
 // be running. In that case only a read shows that the feed has fallen silent.
 func (f *follower) pollDue(wake *alarm, k *claims) (due time.Duration, polling bool) {
 	switch e := k.newest.of; {
+	case k.disputed:
+		return f.lastRead + f.reads.base, true
 	case f.feedUp && e != nil && !e.Vacant() && !k.end(k.newest).reached(wake.now):
 		// If a feed delivers nothing for longer than anybody can lead without a write, it
 		// has fallen silent, or a clock that is ahead has written the record.

@@ -89,8 +89,8 @@ func (c *Campaign) beginLeadership(now instant, d *lead) {
 	c.f.wrote = true // as a read may have shown
 	c.leadership = r
 	c.proofs.bury()
-	r.extended(0)    // first: a listener may ask how long the view of a new leadership is
-	c.report(now)    // before OnElected and Lead: they find that Status says so, too
+	r.extended(0) // first: a listener may ask how long the view of a new leadership is
+	c.report(now) // before OnElected and Lead: they find that Status says so, too
 	c.view.Store(r.view)
 	asks := c.asks
 	c.asks = nil

@@ -47,6 +47,9 @@ func (c *Campaign) learn(e *RaceEntry, began, now instant, how source) {
 // answered takes in the answer to a store call, or that the call was given up.
 func (c *Campaign) answered(a *answer, now instant) {
 	c.noteTrouble(a, now)
+	if a.kind != OpRead {
+		c.wroteAt = now.mono
+	}
 	switch {
 	case a.abandoned && !a.givenUp: // later calls may have shown more: it may be news, not a proof
 		if a.err == nil {

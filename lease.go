@@ -117,7 +117,7 @@ func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) 
 	case news:
 		l.at, l.proof, l.unsure = now, false, l.unsure || w != nil
 	}
-	if l.checked && w != nil && l.observe(commitTS(r.Token), w.begun, now, l.skew) && w.kind == OpAcquire && !w.done && !w.of.Unsynchronized {
+	if l.checked && w != nil && l.observe(commitTS(r.Token), w.begun, now, l.skew) && w.kind == OpAcquire && !w.done && !w.of.Unsynchronized && !w.over.Vacant() {
 		l.hush(w.begun.mono) // it was taken too early, perhaps from a leader who does not know
 	}
 	l.doubt()
@@ -219,14 +219,6 @@ func (l *lease) leaving(w wish) bool {
 func (l *lease) forgotten(now instant) bool {
 	alive := func(c claim) bool { return !c.of.Vacant() && !l.mine(c.of) && !l.claims.end(c).reached(now) }
 	return l.mine(l.newest.of) && !slices.ContainsFunc(l.older, alive) && !alive(l.base)
-}
-
-// lastWrite returns when the last write of the lease began; 0: there is none.
-func (l *lease) lastWrite() time.Duration {
-	if n := len(l.writes); n > 0 {
-		return l.writes[n-1].begun.mono
-	}
-	return 0
 }
 
 // holds reports whether the record may be this candidate's by a write of the last term: by the newest state that

@@ -223,7 +223,7 @@ func (o *observer) learn(e *RaceEntry, at, now instant, how source) {
 	news := o.k.learn(e, how, now)
 	if how == wasRead {
 		o.readAt = at
-		if o.k.newest.of == e {
+		if n := o.k.newest.of; oneTerm(e, n) && e.Compare(n) == 0 {
 			o.shown = at
 		}
 	}
