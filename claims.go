@@ -25,8 +25,9 @@ type policy struct {
 
 // claim is a state of the record by which somebody may lead, or which is kept for somebody.
 type claim struct {
-	of   *RaceEntry
-	seen time.Duration // when its term was first seen, by the monotonic clock: it had been written by then
+	of     *RaceEntry
+	seen   time.Duration // when its term was first seen, by the monotonic clock: it had been written by then
+	proved bool          // it was read or written, and not only pushed
 }
 
 // end is when a claim is over: as soon as one of the two clocks has reached its part. A part that is zero
@@ -72,51 +73,55 @@ const (
 
 // learn takes in a state of the record, and reports whether it is newer than all before.
 //
-// A state that is older than one known, or another of the same order, comes from a stale read, or the store
-// was set back, or a feed has told of what is undone. If it is still there when it is read again, it is taken
-// for a set-back. A record that was emptied is one. Then somebody may lead by a state that is lost, and that
-// nobody here has seen. Such a view ends within a term of the set-back, since no write confirms it any
-// more. So nobody new leads here for the longest term from when that state was first seen.
-// Replicas that take turns show nothing: a read of the newest state says that the store has kept it.
+// A state that is older than one known comes from a stale read, or the store was set back, or a feed has told of
+// what is undone. If it is still there when it is read again, it is taken for a set-back. A record that was
+// emptied is one. Then somebody may lead by a state that is lost, and that nobody here has seen. Such a view ends
+// within a term of the set-back, since no write confirms it any more. So nobody new leads here for the longest
+// term from when that state was first seen. Replicas that take turns show nothing: a read of the newest
+// state says that the store has kept it.
+//
+// What a feed tells is no proof. Another state of the same order that is read takes its place, as news.
 func (k *claims) learn(r *RaceEntry, how source, now instant) (news bool) {
-	c, n := claim{of: r, seen: now.mono}, &k.newest
+	n, proof := &k.newest, how != wasPushed
+	k.disputed = k.disputed && how != wasRead
+	order := +1
+	if n.of != nil {
+		order = r.Compare(n.of)
+	}
+	replaces := order == 0 && !(same(r, n.of) && oneTerm(r, n.of))
 	switch {
-	case n.of != nil && r.Compare(n.of) < 0, n.of != nil && r.Compare(n.of) == 0 && !oneTerm(r, n.of):
-		if how == wasPushed {
-			k.disputed = true
-			return false
-		}
-		k.twice = false
-		if i := slices.IndexFunc(k.older, func(o claim) bool { return oneTerm(o.of, r) }); i >= 0 {
-			c.seen, k.twice = k.older[i].seen, true
-			k.hush(c.seen)
-			break
-		}
-		k.older = append(k.older[max(0, len(k.older)-maxOlder+1):], c)
-	default:
-		news = n.of == nil || r.Compare(n.of) > 0
-		if how != wasPushed {
-			k.older = nil // the store has not gone back
-		}
-		if n.of != nil && oneTerm(r, n.of) {
-			c.seen = n.seen
-		} else {
+	case order > 0, replaces && proof && !n.proved:
+		seen := now.mono
+		switch {
+		case n.of == nil:
 			k.longest = max(k.term, k.termOf(r))
-			if n.of != nil {
-				k.longest = max(k.longest, k.termOf(n.of))
-			}
-			k.older = nil
+		case oneTerm(r, n.of):
+			seen, replaces = n.seen, false
+		default:
+			k.longest = max(k.term, k.termOf(r), k.termOf(n.of))
 		}
-		if !news {
-			c.of = n.of
-		}
-		if *n = c; news && r.Emptied {
+		if r.Emptied || replaces && how == wasRead {
 			k.hush(now.mono)
 		}
-		k.twice = true
+		*n, k.older, news = claim{r, seen, proof}, nil, true
+		k.base, k.twice = *n, true
+	case order == 0 && !replaces:
+		if proof {
+			n.proved, k.older = true, nil
+		}
+		k.base, k.twice = claim{r, n.seen, n.proved}, true
+	case !proof:
+		k.disputed = k.disputed || !n.proved
+	default:
+		i := slices.IndexFunc(k.older, func(o claim) bool { return oneTerm(o.of, r) })
+		if k.twice = i >= 0; k.twice {
+			k.hush(k.older[i].seen)
+		} else {
+			k.older = append(k.older[max(0, len(k.older)-maxOlder+1):], claim{r, now.mono, true})
+			i = len(k.older) - 1
+		}
+		k.base = claim{r, k.older[i].seen, true}
 	}
-	k.disputed = k.disputed && how != wasRead
-	k.base = claim{of: r, seen: c.seen}
 	return news
 }
 

@@ -58,22 +58,6 @@ func TestRule22NumbersAreBornWithTheTime(t *testing.T) {
 	}
 }
 
-// TestRule22NumberOfTheStoresClock: the store's time counts where it is known, and goes on
-// from when the record was first seen.
-func TestRule22NumberOfTheStoresClock(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Replace(&le.RaceEntry{})
-		emptied := born()
-		clock := clocks.NewOffset(clocks.System(), 1000*time.Hour)
-		a := join(t, d, "a", func(c *config) { c.ClockPolicy, c.Clock = le.Unsynchronized, clock })
-		sleep(2 * T)
-		if a.leads(t); a.View().ElectionNumber() < emptied+15 || a.View().ElectionNumber() > emptied+17 {
-			t.Errorf("the number is %d, want some seconds more than %d, by the store's clock", a.View().ElectionNumber(), emptied)
-		}
-	})
-}
-
 // TestRule22KnownNumbersCount: a number that was seen counts if it is greater than the time.
 func TestRule22KnownNumbersCount(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -268,43 +268,6 @@ func TestRule13ReleaseThatIsUndoneAfterALongDrain(t *testing.T) {
 	})
 }
 
-// As TestRule13ReleaseThatIsUndone, of what was taken too early and is kept for a term.
-func TestRule13ReleaseThatIsUndoneOfWhatWasKept(t *testing.T) {
-	for _, how := range []string{"stops", "resigns"} {
-		t.Run(how, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				unround()
-				d := memory.NewDecider()
-				a := join(t, d, "a", polled)
-				sleep(8 * time.Second)
-				cutOff(a)
-				b := join(t, d, "b", ahead())
-				for d.Entry().LeaderID != "b" {
-					sleep(10 * time.Millisecond)
-				}
-				failed := false
-				b.store.Inject(func(op memory.Op) (f memory.Fault) {
-					if op.Kind == memory.Write && op.Entry.Vacant() && !failed {
-						failed = true
-						d.Tell(op.Entry)
-						f.Err, f.AnswerDelay = memory.ErrLost, time.Second
-					}
-					return f
-				})
-				if how == "stops" {
-					b.quit()
-				} else if err := b.Resign(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				d.Tell(nil)
-				if e := d.Entry(); !failed || !e.Vacant() {
-					t.Errorf("the record is %+v, want it released", e)
-				}
-			})
-		})
-	}
-}
-
 // A feed tells of an extension by a clock that is hours ahead. It is undone, and the leader is gone: what no read
 // returns is disproved, too.
 func TestDisprovedByAFeed(t *testing.T) {

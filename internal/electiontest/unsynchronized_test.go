@@ -389,9 +389,9 @@ func TestUnsynchronizedReservation(t *testing.T) {
 		e.TermExpiry = time.Now().Add(-time.Hour)
 		d.Replace(e)
 		a := join(t, d, "a", unsynchronized)
-		sleep(T - 1)
+		sleep(T + S - 1)
 		if a.count() > 0 {
-			t.Fatal("did not leave the record to the Successor for a term")
+			t.Fatal("did not leave the record to the Successor for a term and what clocks run apart in it")
 		}
 		sleep(2)
 		a.leads(t)
