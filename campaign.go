@@ -285,9 +285,9 @@ func (c *Campaign) handle(e event, now instant) {
 		c.resign(now, e.released)
 	case holdDropped:
 		if d := c.l.lead; d != nil {
-			d.heldTo = time.Time{}
+			d.held = 0
 		}
-		c.l.heldTo = time.Time{}
+		c.l.held = 0
 	case deathProved:
 		c.proofs.proved(e.of)
 	case pinged:

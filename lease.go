@@ -19,7 +19,7 @@ type lease struct {
 	at      instant    // base was the record at this instant
 	proved  *RaceEntry // the newest state that was read or written
 	highest ElectionNumber
-	heldTo  time.Time // the end of the last leadership's Hold
+	held    time.Duration // the last leadership's Hold lasts until then; 0: none
 
 	lead  *lead // nil: this candidate has no view
 	ended error // why the last one ended
@@ -31,9 +31,9 @@ type lead struct {
 	view      viewEnd
 	asked     string // who is to follow, if somebody asked for a hand-over
 	confirmed write
-	expiry    time.Time // the greatest that was asked for
-	last      viewEnd   // that goes with expiry
-	heldTo    time.Time // the end of its Hold; zero: none
+	expiry    time.Time     // the greatest that was asked for
+	last      viewEnd       // that goes with expiry
+	held      time.Duration // its Hold lasts until then; 0: none
 }
 
 // write is an acquisition or extension. A record shows that it happened.
@@ -90,14 +90,14 @@ func (l *lease) look(now instant) {
 // leave ends the view. To leave by choice, call it when no work of the leadership runs any more.
 func (l *lease) leave(cause error) {
 	if l.lead != nil {
-		l.heldTo = l.lead.heldTo
+		l.held = l.lead.held
 		l.lead, l.ended = nil, cause
 	}
 }
 
 // refuse ends the view of a leadership under which nothing has begun: no job needs its Hold.
 func (l *lease) refuse(cause error) {
-	l.lead.heldTo = l.heldTo
+	l.lead.held = l.held
 	l.leave(cause)
 }
 
@@ -126,7 +126,7 @@ func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) 
 		if w.done = true; w.view.live(now) {
 			l.lead = &lead{number: w.of.ElectionNumber, view: w.view, confirmed: *w, expiry: w.of.TermExpiry, last: w.view}
 			if l.hold > 0 {
-				l.lead.heldTo = w.begun.wall.Add(l.hold)
+				l.lead.held = w.begun.mono + l.hold
 			}
 			l.lead.ask(r, l.id)
 		}
@@ -300,7 +300,7 @@ func (l *lease) acquisition(r *RaceEntry, now instant) {
 	if l.mine(b) {
 		r.Incarnation = b.Incarnation
 	}
-	r.Hold = rest(now.wall.Add(l.hold), r.TermExpiry, l.hold > 0)
+	r.Hold = l.rest(now, now.mono+l.hold, l.term)
 }
 
 // lastBorn is the greatest number that a clock may give to a record. It is a second of the year
@@ -319,7 +319,7 @@ func (l *lease) extension(r *RaceEntry, now instant) {
 	if r.Unsynchronized && r.TermExpiry.Equal(d.expiry) {
 		r.TermExpiry = d.expiry.Add(1) // it says which write this is, not more
 	}
-	r.Hold = rest(d.heldTo, r.TermExpiry, now.wall.Before(d.heldTo.Add(l.skew)))
+	r.Hold = l.rest(now, d.held, l.term)
 	if b := l.base.of; l.mine(b) && b.Successor != l.id {
 		r.Successor = b.Successor // a request stays on record until it is granted
 	}
@@ -330,7 +330,7 @@ func (l *lease) vacancy(now instant) *RaceEntry {
 	b := l.base.of
 	r := &RaceEntry{TermExpiry: now.wall.UTC(), TermLength: b.TermLength, ElectionNumber: b.ElectionNumber, Extension: l.nextExtension(b.ElectionNumber),
 		Incarnation: b.Incarnation, Extra: b.Extra, Token: b.Token}
-	r.Hold = rest(l.heldTo, r.TermExpiry, now.wall.Before(l.heldTo.Add(l.skew)))
+	r.Hold = l.rest(now, l.held, 0)
 	r.Unsynchronized = l.measured || r.Hold == 0 && (b.Unsynchronized || l.mistrust)
 	if s := b.Successor; r.Hold == 0 && s != "" && s != AnySuccessor && s != l.id {
 		r.Successor = s
@@ -339,13 +339,14 @@ func (l *lease) vacancy(now instant) *RaceEntry {
 	return r
 }
 
-// rest returns what is left of a hold after expiry: not zero while it lasts. So a candidate that proves the leader
-// dead sees a hold even if it is shorter than the term.
-func rest(heldTo, expiry time.Time, lasts bool) time.Duration {
-	if !lasts || heldTo.IsZero() {
+// rest returns what is left after term of a hold that lasts until held: not zero while it lasts, and for MaxClockSkew
+// after it, since the others wait for that. So a candidate that proves the leader dead sees a hold even if it is
+// shorter than the term.
+func (l *lease) rest(now instant, held, term time.Duration) time.Duration {
+	if l.hold == 0 || held == 0 || now.mono >= held+l.skew {
 		return 0
 	}
-	return max(heldTo.Sub(expiry), 1)
+	return max(held-now.mono-term, 1)
 }
 
 // nextExtension returns a number greater than every Extension that is known of a leadership or was

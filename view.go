@@ -12,13 +12,14 @@ type instant struct {
 type viewEnd struct {
 	wall  time.Time     // without a monotonic reading
 	mono  time.Duration // by the timekeeper's elapsed time
+	early time.Duration // how much sooner than wall the wall clock ends it: see tighten
 	apart time.Duration // by how much more the wall clock may show as left than the monotonic clock does; 0: any
 }
 
 // live reports whether the view's leader may act: both clocks are still before the end. If the wall clock
 // was set back by more than apart, a machine that is suspended later would go unnoticed.
 func (v *viewEnd) live(at instant) bool {
-	wall, mono := v.wall.Sub(at.wall), v.mono-at.mono
+	wall, mono := v.wall.Sub(at.wall)-v.early, v.mono-at.mono
 	return wall > 0 && mono > 0 && (v.apart == 0 || wall-mono <= v.apart)
 }
 
@@ -29,7 +30,7 @@ func (v *viewEnd) live(at instant) bool {
 // back by no more than apart, the end by it comes earlier by as much, so that a later suspend shows. If it
 // was set back further, the view ends now.
 func (v viewEnd) tighten(at instant) viewEnd {
-	lost := (v.mono - at.mono) - v.wall.Sub(at.wall)
+	lost := (v.mono - at.mono) - (v.wall.Sub(at.wall) - v.early)
 	switch {
 	case v.apart == 0:
 	case lost > 0:
@@ -37,7 +38,7 @@ func (v viewEnd) tighten(at instant) viewEnd {
 	case -lost > v.apart:
 		v.mono = at.mono
 	default:
-		v.wall = v.wall.Add(lost)
+		v.early -= lost
 	}
 	return v
 }
