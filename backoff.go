@@ -7,7 +7,7 @@ import (
 )
 
 // retry spaces attempts at something that fails. If it is urgent, the pause doubles from base to
-// limit. If not, the first pause is base, the next is poll, and all others are twice that: so
+// limit. If not, the first pause is a quarter of poll, the next is poll, and all others are twice that: so
 // standbys that fail do not ask more often than standbys that work. A pause is measured from the
 // start of one attempt to the start of the next. It is lengthened by up to a quarter, so that
 // candidates do not all try at the same time.
@@ -18,6 +18,7 @@ type retry struct {
 	fails       uint64
 	notBefore   time.Duration
 	wary        int // after how many more successes polls are as frequent as ever
+	calm        int // how many attempts have worked since the last one that failed
 
 	recent [maxFailures]time.Duration // when the last failures began, as a ring
 	count  int                        // the number of all failures
@@ -36,8 +37,8 @@ func backoffs(name string, poll, term time.Duration) (reads, writes retry) {
 	h.Write([]byte(name))
 	base := min(max(term/32, minPause), time.Second)
 	limit := min(max(term/8, base), 30*time.Second)
-	reads = retry{base: base, limit: limit, seed: h.Sum64()}
-	writes = retry{base: base, limit: max(limit, 4*base), seed: h.Sum64() + 1}
+	reads = retry{base: base, limit: limit, seed: h.Sum64(), calm: 2 * wariness}
+	writes = retry{base: base, limit: max(limit, 4*base), seed: h.Sum64() + 1, calm: 2 * wariness}
 	reads.standBy(poll, term)
 	writes.standBy(poll, term)
 	return reads, writes
@@ -53,13 +54,12 @@ const minPause = 250 * time.Millisecond
 func (r *retry) failed(start time.Duration, urgent bool) {
 	pause := min(r.base<<min(r.fails, 16), r.limit)
 	if !urgent {
-		pause = min(r.base, r.poll)
-		if r.fails > 0 {
-			pause = r.poll << min(r.fails-1, 1)
-		}
+		pause = [...]time.Duration{min(r.poll/4, r.limit), r.poll, 2 * r.poll}[min(r.fails, 2)]
 	}
-	r.fails++
-	r.wary = wariness
+	if r.fails++; r.calm < 2*wariness {
+		r.wary = wariness
+	}
+	r.calm = 0
 	x := (r.seed + r.fails) * 0x9E3779B97F4A7C15
 	x ^= x >> 29
 	pause += time.Duration(x%1024) * pause / 4096
@@ -73,11 +73,12 @@ func (r *retry) failed(start time.Duration, urgent bool) {
 // worked ends the pauses: the next failure is the first.
 func (r *retry) worked() {
 	r.fails, r.notBefore = 0, r.floor
-	r.wary = max(r.wary-1, 0)
+	r.wary, r.calm = max(r.wary-1, 0), r.calm+1
 }
 
-// wariness is for how many polls after a failure a standby polls half as often. So many standbys
-// find the pace that a store with a limit of requests allows, and what it refuses is little.
+// wariness is for how many polls a standby polls half as often, after a failure that came within twice as many polls
+// of another. So many standbys find the pace that a store with a limit of requests allows, and what it refuses is
+// little. One lost answer changes nothing.
 const wariness = 4
 
 // hurry ends the current pause.

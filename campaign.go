@@ -224,7 +224,9 @@ func (c *Campaign) loop() {
 	defer c.abandon()
 	c.slice = maxSlice
 	if stop, err := clocks.NotifyJump(c.cfg.Clock, func() { c.f.post(lookAgain{}) }); err == nil && stop != nil {
-		c.slice = maxTellingSlice
+		if c.f.system {
+			c.slice = maxTellingSlice
+		}
 		defer stop()
 	}
 	awaken := context.AfterFunc(c.start, func() { c.f.post(lookAgain{}) })
@@ -303,11 +305,13 @@ func (c *Campaign) handle(e event, now instant) {
 // was stepped, so less of d may be left.
 func (c *Campaign) sleep(begin instant, d time.Duration) {
 	if c.leadership == nil && !c.l.measuring(begin) {
-		c.f.mailbox.sleep(c.cfg.Clock, d)
+		c.f.mailbox.sleep(c.cfg.Clock, d, nil)
 		return
 	}
-	for left := d; left > 0 && c.f.mailbox.sleep(c.cfg.Clock, min(left, c.slice)); {
-		now := c.f.now()
+	now := begin
+	late := func() bool { return c.f.now().mono-now.mono > maxLate }
+	for left := d; left > 0 && c.f.mailbox.sleep(c.cfg.Clock, min(left, c.slice), late); {
+		now = c.f.now()
 		passed := now.mono - begin.mono
 		if (now.wall.Sub(begin.wall)-passed).Abs() > maxApart || c.View().latched() {
 			return

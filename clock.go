@@ -17,9 +17,12 @@ const (
 // notices a suspended machine or a stepped clock within this time.
 const maxSlice = time.Second
 
-// maxTellingSlice is maxSlice for a Clock that reports its jumps. Then the leader has only its
+// maxTellingSlice is maxSlice for the system's clock, if it reports its jumps. Then the leader has only its
 // drift to notice, which is 30 ms in this time.
 const maxTellingSlice = time.Minute
+
+// maxLate is how late a leader's timer may be set, after the look at the clock that it goes by.
+const maxLate = 10 * time.Millisecond
 
 // maxApart is how far a leader's clocks may run apart while it sleeps. If they run apart further,
 // it computes again how long to sleep. It waits by the monotonic clock for the end of a view by the

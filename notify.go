@@ -136,8 +136,10 @@ func (m *mailbox) take() []event {
 	return q
 }
 
-// sleep returns true after d by the clock, or false when something is posted.
-func (m *mailbox) sleep(clock clocks.Clock, d time.Duration) bool {
+// sleep returns true after d by the clock, or false when something is posted. If the process was stopped just before
+// the timer was set, the timer is late: then late says so, and sleep returns true at once. On a clock that is not the
+// system's nobody can ask it in time.
+func (m *mailbox) sleep(clock clocks.Clock, d time.Duration, late func() bool) bool {
 	system := isSystem(clock)
 	m.mu.Lock()
 	if len(m.queue) > 0 {
@@ -155,13 +157,13 @@ func (m *mailbox) sleep(clock clocks.Clock, d time.Duration) bool {
 	m.sleeping = true
 	m.mu.Unlock()
 
-	if system {
+	if system && (late == nil || !late()) {
 		select {
 		case <-m.timer.C:
 		case <-m.bell:
 			return false
 		}
-	} else {
+	} else if !system {
 		clock.SleepFor(m.ctx, d)
 	}
 

@@ -121,7 +121,7 @@ func (o *observer) loop() error {
 		if stopped {
 			return o.err
 		}
-		o.f.sleep(o.cfg.Clock, wake)
+		o.f.sleep(o.cfg.Clock, wake, nil)
 	}
 }
 

@@ -46,8 +46,8 @@ func (c *telling) Now() time.Time {
 	return c.Offset.Now()
 }
 
-// Rule 4, with a clock that tells of its jumps: a leader does not look at it every second,
-// and its ctx ends at once when the clock jumps past the end of the view.
+// Rule 4, with a clock that tells of its jumps: a leader's ctx ends at once when the clock jumps past the end
+// of the view.
 func TestRule04JumpsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &telling{Offset: clocks.NewOffset(nil, 0)}
@@ -63,12 +63,9 @@ func TestRule04JumpsAreTold(t *testing.T) {
 		}
 		leader := <-elected
 		synctest.Wait()
-		before, jumped := clock.look()
-		time.Sleep(4 * time.Minute)
+		_, jumped := clock.look()
+		time.Sleep(4*time.Minute + time.Second/2)
 		synctest.Wait()
-		if after, _ := clock.look(); after-before > 20 {
-			t.Errorf("the clock was read %d times in 4 minutes of sleep", after-before)
-		}
 		clock.Set(time.Hour)
 		jumped()
 		synctest.Wait()

@@ -145,7 +145,7 @@ func TestRule11ReadsDoNotResetTheBackOffOfWrites(t *testing.T) {
 		}
 		for i := range ops[1:] {
 			gap := ops[i+1].Start.Sub(ops[i].Start)
-			if i < 1 && gap > 2*time.Second {
+			if i < 1 && gap > T/4 {
 				t.Errorf("attempt %d came %v after the one before, want a quick retry", i+1, gap)
 			}
 			if i > 1 && gap < T {

@@ -28,14 +28,14 @@ func (c *counting) SleepFor(ctx context.Context, d time.Duration) bool {
 
 func (c *counting) NotifyJump(func()) (func(), error) { return func() {}, nil }
 
-// Where nothing is amiss, a candidate whose clock tells of its jumps wakes by it to extend, twice a
-// term, and, as a leader, once a minute to look at both its clocks; a follower on a feed when a term
+// Where nothing is amiss, a candidate wakes by a clock that is not the system's to extend, twice a
+// term, and, as a leader, once a second to look at both its clocks; a follower on a feed when a term
 // could have run out, and one that polls to read. Whatever else wakes it comes from the store.
 func TestWakeUps(t *testing.T) {
 	const terms = 40
 	for name, most := range map[string]struct{ leader, standby int64 }{
-		"feed": {2*terms + terms*int64(T)/int64(time.Minute), 0},
-		"poll": {2*terms + terms*int64(T)/int64(time.Minute), 2 * terms},
+		"feed": {2*terms + terms*int64(T)/int64(time.Second), 0},
+		"poll": {2*terms + terms*int64(T)/int64(time.Second), 2 * terms},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
