@@ -181,19 +181,16 @@ type ClockPolicy uint8
 
 const (
 	// Synchronized means that every candidate's wall clock is within MaxClockSkew of true time.
-	// Use it if all machines have a working time service. A candidate whose clock is proved
-	// to be off by more neither campaigns nor leads, since it would not be safe. If it leads,
-	// it steps down at once with ErrClockSkew. The proof is a store's timestamp
-	// (LeaderToken.CommitTS) that lies outside of the time during which the request was out,
-	// by more than MaxClockSkew. Or it is the Clock's own error bound, if the Clock is a
-	// clocks.Bounded, such as clocks.Kernel(). If that bound is within MaxClockSkew, and the
-	// store's timestamp says otherwise, the store's clock is the wrong one: then the candidate
-	// leads, and its record is marked Unsynchronized.
+	// Use it if all machines have a working time service.
+	//
+	// A candidate whose clock is proved to be off by more compares no wall clocks until a proof says otherwise. If it
+	// leads, it steps down at once with ErrClockSkew, and leaves the record to the others for a term.
+	// After that it may lead by its monotonic clock: its record is marked Unsynchronized. With a Hold
+	// it stays away. The proof is a store's timestamp (LeaderToken.CommitTS) that lies outside of the
+	// time during which the request was out, by more than MaxClockSkew. The store's clock may be the wrong one:
+	// nobody can tell. Or it is the Clock's own error bound, if the Clock is a clocks.Bounded, such
+	// as clocks.Kernel().
 	Synchronized ClockPolicy = iota
-
-	// SynchronizedWarnOnly is Synchronized, but such a proof is only logged. Use it if the
-	// store's own clock is wrong, and clocks.Kernel cannot tell that this machine's is right.
-	SynchronizedWarnOnly
 
 	// SharedClock means that all candidates read the same clock, as the processes of one machine
 	// do. Then there is no skew, and no margin for it: MaxClockSkew must be zero. Nothing
@@ -233,8 +230,6 @@ func (p ClockPolicy) String() string {
 	switch p {
 	case Synchronized:
 		return "Synchronized"
-	case SynchronizedWarnOnly:
-		return "SynchronizedWarnOnly"
 	case SharedClock:
 		return "SharedClock"
 	case Unsynchronized:
@@ -247,7 +242,7 @@ func (p ClockPolicy) String() string {
 func (p ClockPolicy) fault(skew time.Duration) error {
 	switch {
 	case p > Unsynchronized:
-		return fmt.Errorf("ClockPolicy is %d, must be Synchronized, SynchronizedWarnOnly, SharedClock or Unsynchronized", p)
+		return fmt.Errorf("ClockPolicy is %d, must be Synchronized, SharedClock or Unsynchronized", p)
 	case p == SharedClock && skew > 0:
 		return fmt.Errorf("MaxClockSkew is %v, but the ClockPolicy SharedClock says that there is no skew: leave one of them out", skew)
 	}

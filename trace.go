@@ -27,8 +27,7 @@ type Trace struct {
 	// however it was learned.
 	News func(RaceEntry)
 	// ClockSkew is called when this machine's clock has been proved to be off by more than
-	// MaxClockSkew. It is called again only after the clock was no longer proved wrong. It
-	// is called even if the ClockPolicy is SynchronizedWarnOnly.
+	// MaxClockSkew. It is called again only after the clock was no longer proved wrong.
 	ClockSkew func(*ClockSkewError)
 	// DuplicateID is called when another live process leads under this candidate's LeaderID,
 	// once for each of its leaderships. The two never lead at once, but their clients
@@ -64,7 +63,6 @@ const (
 	OpAcquire OpKind = "acquire" // WriteEntry that claims a leadership
 	OpExtend  OpKind = "extend"  // WriteEntry that extends one
 	OpRelease OpKind = "release" // WriteEntry that leaves the record vacant
-	OpRequest OpKind = "request" // WriteEntry that asks a less preferred leader to hand over (Config.Priority)
 )
 
 // StoreOp describes one call of a RaceDecider, for Trace.StoreOp.

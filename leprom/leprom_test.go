@@ -309,7 +309,7 @@ func everything(c *le.Trace) {
 		c.StatusChanged(le.StatusChange{To: le.Leading, Number: le.ElectionNumber(i)})
 		c.StatusChanged(le.StatusChange{From: le.Leading, To: le.Draining, Cause: cause})
 	}
-	for _, kind := range []le.OpKind{le.OpRead, le.OpAcquire, le.OpExtend, le.OpRelease, le.OpRequest} {
+	for _, kind := range []le.OpKind{le.OpRead, le.OpAcquire, le.OpExtend, le.OpRelease} {
 		for i, err := range []error{nil, le.ErrLostRace, le.ErrPermanent, context.DeadlineExceeded, context.Canceled, errors.New("any"), errors.New("other")} {
 			c.StoreOp(le.StoreOp{Kind: kind, Err: err, Abandoned: i == 3, Start: time.Now(), CommitTS: time.Now()})
 		}

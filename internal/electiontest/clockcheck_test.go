@@ -5,8 +5,6 @@ package electiontest
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -227,28 +225,6 @@ func TestClockSkewOfALostAnswer(t *testing.T) {
 		sleep(3 * T)
 		if a.count() > 0 {
 			t.Fatal("led with a clock that is proved wrong")
-		}
-	})
-}
-
-// A choice in Config makes it a warning.
-func TestClockSkewAsAWarning(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		unround()
-		var p proved
-		var log strings.Builder
-		d := memory.NewDecider()
-		a := join(t, d, "a", on(clocks.NewOffset(nil, time.Hour)), p.hook, stayOn, func(c *config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-		sleep(5 * T)
-		if a.leads(t); a.count() != 1 {
-			t.Errorf("%d leaderships", a.count())
-		}
-		if got := p.all(); len(got) != 1 || got[0].Offset != time.Hour {
-			t.Errorf("told of %v", got)
-		}
-		a.quit()
-		if !strings.Contains(log.String(), "1h0m0s ahead of the store's") || !strings.Contains(log.String(), "level=ERROR") {
-			t.Errorf("log:\n%s", log.String())
 		}
 	})
 }

@@ -169,9 +169,12 @@ func (m *member) trace() *le.Trace {
 // polled hides the feed of the candidate's handle.
 func polled(c *config) { c.Decider = c.Decider.(*memory.Decider).Polled() }
 
-// stayOn lets a candidate lead whose clock is proved wrong: for what must hold all
+// stayOn has the store tell no time, so that nothing proves a candidate's clock wrong: for what must hold all
 // the same.
-func stayOn(c *config) { c.ClockPolicy = le.SynchronizedWarnOnly }
+func stayOn(c *config) {
+	of := c.Decider.(*memory.Decider)
+	c.Decider = unstampedFeed{unstamped{of}, of}
+}
 
 // quit stops a candidate and waits for it.
 func (m *member) quit() {

@@ -302,7 +302,7 @@ func TestTransferDuringAHold(t *testing.T) {
 // A store whose clock is wrong while a job runs does not shorten the job's Hold: the candidates' clocks
 // are right, and the Hold is theirs.
 func TestHoldThoughTheStoresClockIsWrong(t *testing.T) {
-	for _, policy := range []le.ClockPolicy{le.Synchronized, le.SynchronizedWarnOnly} {
+	for _, policy := range []le.ClockPolicy{le.Synchronized} {
 		for _, off := range []time.Duration{-time.Hour, -10 * time.Second, 10 * time.Second, time.Hour} {
 			for _, lasts := range []time.Duration{10 * time.Second, time.Hour} {
 				t.Run(fmt.Sprint(policy, off, lasts), func(t *testing.T) {

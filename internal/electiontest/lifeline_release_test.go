@@ -115,7 +115,7 @@ func cutOff(m *member) { m.store.Inject(memory.Fail(errors.New("cut off"))) }
 // never be due.
 func TestLifeline03HoldIsNeverMarked(t *testing.T) {
 	for name, policy := range map[string]func(*config){
-		"warn only": stayOn,
+		"no stamps": stayOn,
 		"shared":    func(c *config) { c.ClockPolicy, c.MaxClockSkew = le.SharedClock, 0 },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -85,7 +85,7 @@ func TestRule02MonotonicReadings(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				clock.start()
 				d := memory.NewDecider()
-				a := join(t, d, "a", on(clock), func(c *config) { c.ClockPolicy = le.SynchronizedWarnOnly })
+				a := join(t, d, "a", on(clock), stayOn)
 				synctest.Wait()
 				a.leads(t)
 				r := a.leadership(t, 0)

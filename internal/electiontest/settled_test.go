@@ -91,16 +91,6 @@ func TestClockSkewByTheAnswerToWhatIsKnown(t *testing.T) {
 	})
 }
 
-// WarnOnClockSkew makes it a warning: then nothing is kept unused either.
-func TestClockSkewWarnedOfKeepsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		unround()
-		_, b, _ := robbed(t, memory.NewDecider(), stayOn)
-		sleep(time.Second)
-		b.leads(t)
-	})
-}
-
 // Resign does not wait for an acquisition that did not happen for longer than a term of
 // one's own, whatever term it would have taken.
 func TestContractResignAwaitsATermAtMost(t *testing.T) {

@@ -62,7 +62,7 @@ func New(o Options) *Election {
 	if o.Clock == nil {
 		o.Clock = clocks.System()
 	}
-	e := &Election{clock: o.Clock, skew: o.MaxClockSkew, term: o.TermLength, compare: o.ClockPolicy <= leaderelection.SynchronizedWarnOnly}
+	e := &Election{clock: o.Clock, skew: o.MaxClockSkew, term: o.TermLength, compare: o.ClockPolicy == leaderelection.Synchronized}
 	if e.term == 0 {
 		e.term = leaderelection.DefaultTermLength
 	}

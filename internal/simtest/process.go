@@ -298,8 +298,6 @@ func clockPolicy(skew time.Duration, unsynchronized, lenient bool) le.ClockPolic
 		return le.Unsynchronized
 	case skew == 0:
 		return le.SharedClock
-	case lenient:
-		return le.SynchronizedWarnOnly
 	}
 	return le.Synchronized
 }
