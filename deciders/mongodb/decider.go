@@ -96,8 +96,10 @@
 //
 // # How the feed works
 //
-// It opens the change stream and then reads the document, so that it misses nothing, and skips what
-// the stream still delivers from before the read. The driver resumes a broken stream where it was.
+// It opens the change stream and then reads the document. The stream begins after all that the
+// primary has, so the read waits until a majority has that, too: nothing is missed. The feed skips
+// what the stream still delivers from before the read. The driver resumes a broken stream where it
+// was.
 // Change streams need a replica set or a sharded cluster. On a standalone server, and on databases
 // that only speak MongoDB's protocol, the feed fails once and says so. Then it stays silent, and
 // candidates and observers poll. It asks again each hour.

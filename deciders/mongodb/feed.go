@@ -50,7 +50,13 @@ func (d *Decider) stream(ctx context.Context, yield func(*leaderelection.RaceEnt
 	if !d.b.awaitProbe(ctx) {
 		return ctx.Err()
 	}
-	changes, err := d.b.coll.Watch(ctx,
+	s, err := d.b.client.StartSession()
+	if err != nil {
+		return err
+	}
+	defer s.EndSession(ctx)
+	session := mongo.NewSessionContext(ctx, s)
+	changes, err := d.b.coll.Watch(session,
 		mongo.Pipeline{{{Key: "$match", Value: bson.D{{Key: "documentKey._id", Value: d.b.id}}}}},
 		options.ChangeStream().SetMaxAwaitTime(d.b.opts.FeedWait))
 	if noStreams(err) {
@@ -62,10 +68,18 @@ func (d *Decider) stream(ctx context.Context, yield func(*leaderelection.RaceEnt
 	}
 	defer func() { _ = changes.Close(context.WithoutCancel(ctx)) }()
 
-	first, read, err := d.readAt(ctx)
+	if err := afterAll(s); err != nil {
+		return err
+	}
+	first, err := d.ReadCurrent(session)
 	if err != nil {
 		return err
 	}
+	var read bson.Timestamp
+	if t := s.OperationTime(); t != nil {
+		read = *t
+	}
+	was := *first // whoever is given an entry may change it
 	if !yield(first) {
 		return nil
 	}
@@ -78,7 +92,7 @@ func (d *Decider) stream(ctx context.Context, yield func(*leaderelection.RaceEnt
 		if err != nil {
 			return err
 		}
-		if old := !ev.Time.After(read) && e.Compare(first) <= 0; old {
+		if old := !ev.Time.After(read) && e.Compare(&was) <= 0; old {
 			continue // it happened between the opening of the stream and the read
 		}
 		if !yield(e) {
@@ -91,20 +105,15 @@ func (d *Decider) stream(ctx context.Context, yield func(*leaderelection.RaceEnt
 	return errors.New("the change stream ended: was the collection dropped or renamed?")
 }
 
-// readAt reads, and returns also the time of the cluster's clock after that.
-func (d *Decider) readAt(ctx context.Context) (e *leaderelection.RaceEntry, at bson.Timestamp, err error) {
-	s, err := d.b.client.StartSession()
-	if err != nil {
-		return nil, at, err
+// afterAll makes the session's next read show all that the primary had when it last answered, even
+// what no majority had yet: the read waits for it. A change stream begins after that, but the session's
+// own operation time is that of the majority.
+func afterAll(s *mongo.Session) error {
+	t, i, ok := s.ClusterTime().Lookup("$clusterTime", "clusterTime").TimestampOK()
+	if !ok {
+		return nil // a server without such a clock
 	}
-	defer s.EndSession(ctx)
-	if e, err = d.ReadCurrent(mongo.NewSessionContext(ctx, s)); err != nil {
-		return nil, at, err
-	}
-	if t := s.OperationTime(); t != nil {
-		at = *t
-	}
-	return e, at, nil
+	return s.AdvanceOperationTime(&bson.Timestamp{T: t, I: i})
 }
 
 // entry is the record in a document.

@@ -1,8 +1,10 @@
 package mongodb_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -26,9 +28,11 @@ func (s *imitation) command(ctx context.Context, name string, r *request) bson.D
 	case "create":
 		return s.create(r)
 	case "find":
-		return s.find(r)
-	case "insert", "findAndModify":
+		return s.find(ctx, r)
+	case "insert":
 		return s.once(name, r)
+	case "findAndModify":
+		return s.replicated(r, s.once(name, r))
 	case "aggregate":
 		return s.watch(r)
 	case "getMore":
@@ -71,7 +75,21 @@ func (s *imitation) durable(r *request) {
 	s.wants(r, `true`, "writeConcern", "j")
 }
 
-func (s *imitation) find(r *request) bson.D {
+// replicated is the answer to a write, once a majority has it and all before it, or once a
+// standalone's journal has. A mongod does not give the wait up when the client has gone, but when
+// maxTimeMS is over.
+func (s *imitation) replicated(r *request, answer bson.D) bson.D {
+	n := len(s.events)
+	s.waiting++
+	done := s.await(s.ctx, r.limit(), func() bool { return s.common() >= n })
+	s.waiting--
+	if !done {
+		answer = append(slices.Clone(answer), bson.E{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: 50}, {Key: "codeName", Value: "MaxTimeMSExpired"}, {Key: "errmsg", Value: "operation exceeded time limit"}}})
+	}
+	return answer
+}
+
+func (s *imitation) find(ctx context.Context, r *request) bson.D {
 	coll := r.body.Lookup("find").StringValue()
 	if tailable, ok := r.body.Lookup("tailable").BooleanOK(); ok && tailable {
 		batch := bson.A{}
@@ -83,13 +101,18 @@ func (s *imitation) find(r *request) bson.D {
 		}
 		return s.batch(coll, s.open(&cursor{coll: coll, next: len(batch), tail: true}), "firstBatch", batch)
 	}
-	if level, _ := r.body.Lookup("readConcern", "level").StringValueOK(); level != "majority" && level != "linearizable" {
-		s.t.Errorf("imitation: find with read concern %q", level)
-	} else if s.standalone && level == "linearizable" {
-		return failure(123, "node needs to be a replica set member to use read concern")
+	s.wants(r, `"majority"`, "readConcern", "level")
+	docs := s.docs
+	if !s.standalone { // which knows no other reads than those of what it has
+		if _, i, after := r.body.Lookup("readConcern", "afterClusterTime").TimestampOK(); after && !s.await(ctx, r.limit(), func() bool { return s.timeOf(s.common()).I >= i }) {
+			return failure(50, "operation exceeded time limit")
+		}
+		if s.majority != nil {
+			docs = s.majority.docs
+		}
 	}
 	batch := bson.A{}
-	if d := s.docs[coll][r.body.Lookup("filter", "_id").StringValue()]; d != nil {
+	if d := docs[coll][r.body.Lookup("filter", "_id").StringValue()]; d != nil {
 		batch = append(batch, d)
 	}
 	return s.batch(coll, 0, "firstBatch", batch)
@@ -232,6 +255,9 @@ func (s *imitation) watch(r *request) bson.D {
 	if s.standalone {
 		return failure(40573, "The $changeStream stage is only supported on replica sets")
 	}
+	if level := r.body.Lookup("readConcern", "level").StringValue(); level != "majority" {
+		return failure(72, "Aggregation stage $changeStream cannot run with a readConcern other than 'majority'. Current readConcern: "+level)
+	}
 	coll := r.body.Lookup("aggregate").StringValue()
 	stages, _ := r.body.Lookup("pipeline").Array().Values()
 	stream, match := stages[0].Document().Lookup("$changeStream").Document(), stages[1].Document().Lookup("$match", "documentKey._id")
@@ -253,39 +279,22 @@ func (s *imitation) watch(r *request) bson.D {
 func (s *imitation) getMore(ctx context.Context, r *request) bson.D {
 	id := r.body.Lookup("getMore").Int64()
 	coll := r.body.Lookup("collection").StringValue()
-	limit := time.Second
-	if ms, err := r.body.LookupErr("maxTimeMS"); err == nil {
-		limit = time.Duration(ms.AsInt64()) * time.Millisecond
-	}
-	timeout := time.NewTimer(limit)
-	defer timeout.Stop()
-	for {
+	batch := bson.A{}
+	s.await(ctx, cmp.Or(r.limit(), time.Second), func() bool {
 		c := s.cursors[id]
-		if c == nil {
-			return failure(43, "cursor not found")
+		if c != nil && !c.dead {
+			batch = s.news(c)
 		}
-		if c.dead {
-			delete(s.cursors, id)
-			return s.batch(coll, 0, "nextBatch", bson.A{})
-		}
-		if batch := s.news(c); len(batch) > 0 {
-			return s.batch(coll, id, "nextBatch", batch)
-		}
-		more := s.more
-		s.mu.Unlock()
-		over := false
-		select {
-		case <-more:
-		case <-timeout.C:
-			over = true
-		case <-ctx.Done():
-			over = true
-		}
-		s.mu.Lock()
-		if over {
-			return s.batch(coll, id, "nextBatch", bson.A{})
-		}
+		return c == nil || c.dead || len(batch) > 0
+	})
+	switch c := s.cursors[id]; {
+	case c == nil:
+		return failure(43, "cursor not found")
+	case c.dead:
+		delete(s.cursors, id)
+		return s.batch(coll, 0, "nextBatch", bson.A{})
 	}
+	return s.batch(coll, id, "nextBatch", batch)
 }
 
 // news is what has happened since a cursor was asked last.
@@ -298,7 +307,7 @@ func (s *imitation) news(c *cursor) bson.A {
 		c.next += len(batch)
 		return batch
 	}
-	for ; c.next < len(s.events); c.next++ {
+	for ; c.next < s.common(); c.next++ {
 		raw, _ := bson.Marshal(s.events[c.next])
 		at := bson.Raw(raw).Lookup("ns", "coll").StringValue() + "\x00" + bson.Raw(raw).Lookup("documentKey", "_id").StringValue()
 		if at == c.coll {

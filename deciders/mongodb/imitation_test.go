@@ -14,13 +14,14 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // imitation is a replica set of one member that speaks MongoDB's wire protocol to the
 // real driver and understands the commands of this package, and no others. It keeps
-// its documents in memory. It does what MongoDB's manual says; what it cannot show is
-// whether MongoDB does the same.
+// its documents in memory. It does what MongoDB's manual says, and what mongod 4.4 was seen to do:
+// tests of the faults that it showed say so.
 type imitation struct {
 	t    testing.TB
 	addr string
@@ -38,11 +39,46 @@ type imitation struct {
 	docs       map[string]map[any]bson.Raw
 	capped     map[string][]bson.Raw // by collection, in natural order
 	events     []bson.D              // the oplog, as change events
+	majority   *snapshot             // what a majority has, or a standalone's journal, if that is held up
+	waiting    int                   // writes that wait for the majority or the journal
 	cursors    map[int64]*cursor
 	replies    map[string]bson.D // of retryable writes, by session and number
 	commands   map[string]int    // how many there were
 	more       chan struct{}     // closed by the next event
 	fault      func(command string) *fault
+}
+
+// snapshot is what there was at a time.
+type snapshot struct {
+	docs   map[string]map[any]bson.Raw
+	events int // how many had been
+}
+
+// hold keeps writes from the majority, or from a standalone's journal, until release.
+func (s *imitation) hold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.majority = &snapshot{map[string]map[any]bson.Raw{}, len(s.events)}
+	for coll, docs := range s.docs {
+		s.majority.docs[coll] = maps.Clone(docs)
+	}
+}
+
+func (s *imitation) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.majority = nil
+	s.wake()
+}
+
+// awaitWaiting waits until that many writes wait for the majority.
+func (s *imitation) awaitWaiting(want int) {
+	s.t.Helper()
+	feedtest.Eventually(s.t, fmt.Sprintf("%d writes wait for the majority", want), func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.waiting == want
+	})
 }
 
 // fault is what befalls a command.
@@ -322,14 +358,61 @@ func (s *imitation) handle(ctx context.Context, r *request) (answer bson.D, more
 		answer = append(answer, bson.E{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: 64}, {Key: "errmsg", Value: "waiting for replication timed out"}}})
 	}
 	if !s.standalone {
-		answer = append(answer, bson.E{Key: "operationTime", Value: s.now()})
+		at := s.now()
+		if name == "find" || name == "aggregate" || name == "getMore" {
+			at = s.timeOf(s.common()) // of what a reader may have seen
+		}
+		answer = append(answer, bson.E{Key: "operationTime", Value: at}, bson.E{Key: "$clusterTime", Value: bson.D{{Key: "clusterTime", Value: s.now()},
+			{Key: "signature", Value: bson.D{{Key: "hash", Value: bson.Binary{Data: make([]byte, 20)}}, {Key: "keyId", Value: int64(0)}}}}})
 	}
 	return answer, true
 }
 
 // now is the logical time: that of the last event.
-func (s *imitation) now() bson.Timestamp {
-	return bson.Timestamp{T: 1_700_000_000, I: uint32(len(s.events) + 1)}
+func (s *imitation) now() bson.Timestamp { return s.timeOf(len(s.events)) }
+
+func (s *imitation) timeOf(events int) bson.Timestamp {
+	return bson.Timestamp{T: 1_700_000_000, I: uint32(events + 1)}
+}
+
+// common is how many events a majority has, or the journal.
+func (s *imitation) common() int {
+	if s.majority != nil {
+		return s.majority.events
+	}
+	return len(s.events)
+}
+
+// await waits until ready, for no longer than limit (zero: for ever), and says whether it is.
+func (s *imitation) await(ctx context.Context, limit time.Duration, ready func() bool) bool {
+	var over <-chan time.Time
+	if limit > 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		over = timer.C
+	}
+	for !ready() {
+		more, left := s.more, false
+		s.mu.Unlock()
+		select {
+		case <-more:
+		case <-over:
+			left = true
+		case <-ctx.Done():
+			left = true
+		}
+		s.mu.Lock()
+		if left {
+			return ready()
+		}
+	}
+	return true
+}
+
+// limit is the command's maxTimeMS, or zero.
+func (r *request) limit() time.Duration {
+	ms, _ := r.body.Lookup("maxTimeMS").AsInt64OK()
+	return time.Duration(ms) * time.Millisecond
 }
 
 func failure(code int32, text string) bson.D {

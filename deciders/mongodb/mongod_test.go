@@ -1,0 +1,63 @@
+package mongodb_test
+
+// What mongod 4.4 did with this package on 2026-11-27, one test for each fault that it showed. The
+// imitation does the same.
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/mongodb"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+)
+
+// A write that is on the primary, and not yet on a majority, when the feed is opened is not missed: the
+// change stream begins after it, so the feed's first read must show it.
+func TestFeedBeginsDuringAWrite(t *testing.T) {
+	s := imitate(t)
+	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	other := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	token := feedtest.Write(t, d, 1, nil)
+	s.hold()
+	written := make(chan leaderelection.LeaderToken, 1)
+	go func() { written <- feedtest.Write(t, d, 2, token) }()
+	s.awaitWaiting(1)
+	feed := feedtest.Follow(t, other)
+	feedtest.Eventually(t, "the feed reads", func() bool { return s.count("aggregate") == 1 && s.count("find") == 1 })
+	s.release()
+	for {
+		e := feedtest.Next(t, feed)
+		if e.Err != nil {
+			t.Fatal(e.Err)
+		}
+		if e.ElectionNumber == 2 {
+			break
+		}
+	}
+	feedtest.Write(t, d, 3, <-written)
+	feedtest.Number(t, feed, 3)
+}
+
+// A feed that begins while the primary cannot reach its majority fails in the end, as a read does,
+// and says nothing old before.
+func TestFeedBeginsWithoutTheMajority(t *testing.T) {
+	s := imitate(t)
+	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	token := feedtest.Write(t, d, 1, nil)
+	s.hold()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := d.WriteEntry(ctx, feedtest.State(2, token)); err == nil {
+		t.Fatal("a write without the majority works")
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	for e, err := range d.Changes(ctx) {
+		t.Errorf("the feed yields %+v, %v", e, err)
+	}
+	if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
+		t.Errorf("a read shows number %d, which no majority has", e.ElectionNumber)
+	}
+}
