@@ -42,8 +42,8 @@
 // A write to one document is atomic, and _id is unique, so of two updates of one version one finds
 // the document changed. Writes wait for {w: "majority", j: true}, whatever the client's own write
 // concern is: a fail-over does not roll back what a majority of the voting members has in its
-// journal. Reads go to the primary with read concern "majority" (or "linearizable", see Options),
-// so they never show what may still be rolled back. See
+// journal. Reads go to the primary with read concern "majority", so they never show what may still be
+// rolled back. See
 // https://www.mongodb.com/docs/manual/core/write-operations-atomicity/,
 // https://www.mongodb.com/docs/manual/reference/write-concern/ and
 // https://www.mongodb.com/docs/manual/reference/read-concern-majority/.
@@ -132,11 +132,6 @@ import (
 
 // Options adjusts a Decider. The zero value is right for most.
 type Options struct {
-	// Linearizable makes reads linearizable: even a primary that has been deposed without
-	// knowing it never answers with an old record. Each read then waits for an empty write to
-	// reach a majority. Safety does not need it, since it depends on writes. A standby that
-	// polls pays more than it gains. A standalone server refuses it.
-	Linearizable bool
 	// FeedWait is how long the server may hold the feed's getMore before it answers that there
 	// is nothing new. Longer means fewer requests of idle standbys. Keep it shorter than the
 	// time after which something in between cuts silent connections. Zero: 10 minutes.
@@ -195,19 +190,15 @@ func (v version) CommitTS() time.Time { return v.written }
 // be nil. There is nothing to create before.
 func NewDecider(client *mongo.Client, database, collection, election string, opts *Options) *Decider {
 	journal := true
-	reads := readconcern.Majority()
 	b := &backend{client: client, id: election}
 	if opts != nil {
 		b.opts = *opts
-	}
-	if b.opts.Linearizable {
-		reads = readconcern.Linearizable()
 	}
 	wrong := durations.Fault("FeedWait", b.opts.FeedWait, durations.Least)
 	b.opts.FeedWait = cmp.Or(b.opts.FeedWait, 10*time.Minute)
 	b.coll = client.Database(database).Collection(collection, options.Collection().
 		SetWriteConcern(&writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journal}).
-		SetReadConcern(reads).
+		SetReadConcern(readconcern.Majority()).
 		SetReadPreference(readpref.Primary()))
 	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "mongodb", Ours: true, Place: fmt.Sprintf("MongoDB %s.%s _id %q", database, collection, election)}}
 	if d.election.Wrong = wrong; election == "" {

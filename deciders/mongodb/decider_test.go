@@ -22,9 +22,6 @@ func TestConformance(t *testing.T) {
 	t.Run("imitation", func(t *testing.T) {
 		decidertest.Run(t, elections(imitate(t).uri(), nil), nil)
 	})
-	t.Run("imitation linearizable", func(t *testing.T) {
-		decidertest.Run(t, elections(imitate(t).uri(), &mongodb.Options{Linearizable: true}), nil)
-	})
 	if mongod != "" {
 		t.Run("mongod", func(t *testing.T) {
 			decidertest.Run(t, elections(mongod, nil), nil)
@@ -232,13 +229,6 @@ func TestRetryableWrites(t *testing.T) {
 	lose()
 	feedtest.Write(t, d, 2, token)
 	feedtest.Reads(t, d, 2)
-}
-
-func TestLinearizableNeedsAReplicaSet(t *testing.T) {
-	s := imitate(t)
-	s.standalone = true
-	d := mongodb.NewDecider(client(t, "mongodb://"+s.addr), database, collection, "web", &mongodb.Options{Linearizable: true})
-	feedtest.Permanent(t, feedtest.ReadError(t, d), "replica set")
 }
 
 func TestNoName(t *testing.T) {

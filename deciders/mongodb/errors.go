@@ -15,7 +15,6 @@ var remediesByCode = map[int]string{
 	72:    "the server does not take these options",                                                  // InvalidOptions
 	73:    "choose another name for database or collection",                                          // InvalidNamespace
 	121:   "the collection's validator refuses the document: exempt it",                              // DocumentValidationFailure
-	123:   "linearizable reads need a replica set",                                                   // NotAReplicaSet
 	166:   "it is a view, or of another kind that cannot be written: choose another collection",      // CommandNotSupportedOnView
 	8000:  "user or password are wrong, or the user may not do this",                                 // AtlasError
 	10003: "the collection is capped: choose another one",                                            // CannotGrowDocumentInCappedNamespace

@@ -61,3 +61,15 @@ func TestFeedBeginsWithoutTheMajority(t *testing.T) {
 		t.Errorf("a read shows number %d, which no majority has", e.ElectionNumber)
 	}
 }
+
+// The read and write concerns of a client do not matter. MongoDB refuses a change stream with any
+// read concern but majority.
+func TestClientsOwnConcerns(t *testing.T) {
+	for _, level := range []string{"local", "linearizable"} {
+		d := mongodb.NewDecider(client(t, imitate(t).uri()+"&w=1&journal=false&readConcernLevel="+level), database, collection, "web", nil)
+		feed := feedtest.Follow(t, d)
+		feedtest.Number(t, feed, 0)
+		feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
+		feedtest.Number(t, feed, 1)
+	}
+}

@@ -45,7 +45,6 @@ const minPoolSize = 2
 // and those below. By default authSource is admin, since the path does not name it here, and
 // minPoolSize is 2, see the package comment.
 //
-//	linearizable=true      Options.Linearizable
 //	feed_wait=10m          Options.FeedWait
 //	announcements=NAME     Options.Announcements; the collection is made if it is missing
 //	tls_ca=FILE            the authorities of the servers' certificates, PEM (else the system's)
@@ -166,7 +165,7 @@ func parse(u *url.URL) (*parsed, error) {
 			p.files.Exclude(q, name)
 		}
 	}
-	p.opts = Options{Linearizable: q.Bool("linearizable"), FeedWait: q.Duration("feed_wait"), Announcements: q.String("announcements")}
+	p.opts = Options{FeedWait: q.Duration("feed_wait"), Announcements: q.String("announcements")}
 	p.uri = (&url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host, Path: "/", RawQuery: driver.Encode()}).String()
 	return p, q.Rest()
 }
