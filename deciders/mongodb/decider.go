@@ -29,7 +29,8 @@
 // or with an empty record, is damage, and is left alone.
 //
 // The first write makes the database and the collection. A sharded collection must have _id as its
-// shard key.
+// shard key. If the collection has a collation, names that it takes for one are errors: with one that
+// ignores case, "JOB" beside "job".
 //
 // # Permissions
 //
@@ -251,6 +252,9 @@ func (b *backend) Load(ctx context.Context) (store.Stored[version], error) {
 	case err != nil:
 		return store.Stored[version]{}, err
 	}
+	if id, _ := raw.Lookup("_id").StringValueOK(); id != b.id {
+		return store.Stored[version]{}, store.Wrong("the server takes the document with _id %q for it: the collection's collation makes them one. Choose another name, or a collection without a collation", id)
+	}
 	return stored(raw)
 }
 
@@ -276,6 +280,16 @@ func (b *backend) Swap(ctx context.Context, at version, data []byte, e *leaderel
 	return next, err
 }
 
+// otherIndex reports whether a duplicate key is not that of _id.
+func otherIndex(err error) bool {
+	var said mongo.CommandError
+	if !errors.As(err, &said) {
+		return false
+	}
+	index, ok := said.Raw.Lookup("keyPattern").DocumentOK()
+	return ok && index.Lookup("_id").IsZero()
+}
+
 // write replaces the document of that version. If there is to be none it inserts one,
 // since no document has the zero version; that there is one with this _id is a duplicate.
 func (b *backend) write(ctx context.Context, at version, data string) (next version, err error) {
@@ -291,7 +305,7 @@ func (b *backend) write(ctx context.Context, at version, data string) (next vers
 	switch {
 	case errors.Is(err, mongo.ErrNoDocuments) && !at.id.IsZero():
 		return version{}, &leaderelection.LostRaceError{}
-	case mongo.IsDuplicateKeyError(err) && at.id.IsZero():
+	case mongo.IsDuplicateKeyError(err) && at.id.IsZero() && !otherIndex(err):
 		return version{}, &leaderelection.LostRaceError{Err: err}
 	case err != nil:
 		return version{}, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -112,10 +113,26 @@ func (s *imitation) find(ctx context.Context, r *request) bson.D {
 		}
 	}
 	batch := bson.A{}
-	if d := docs[coll][r.body.Lookup("filter", "_id").StringValue()]; d != nil {
+	if d := docs[coll][s.key(docs[coll], r.body.Lookup("filter", "_id").StringValue())]; d != nil {
 		batch = append(batch, d)
 	}
 	return s.batch(coll, 0, "firstBatch", batch)
+}
+
+// key is the _id of the document that id finds, or id itself.
+func (s *imitation) key(docs map[any]bson.Raw, id string) string {
+	for other := range docs {
+		if s.folds && strings.EqualFold(other.(string), id) {
+			return other.(string)
+		}
+	}
+	return id
+}
+
+// duplicate is the error of a write that a unique index refuses.
+func duplicate(index, field string, value any) bson.D {
+	text := fmt.Sprintf("E11000 duplicate key error collection: %s.%s index: %s dup key: { %s: ... }", database, collection, index, field)
+	return append(failure(11000, text), bson.E{Key: "keyPattern", Value: bson.D{{Key: field, Value: 1}}}, bson.E{Key: "keyValue", Value: bson.D{{Key: field, Value: value}}})
 }
 
 func (s *imitation) insert(r *request) bson.D {
@@ -136,9 +153,11 @@ func (s *imitation) update(r *request) bson.D {
 	s.wants(r, "true", "new")
 	coll := r.body.Lookup("findAndModify").StringValue()
 	id := r.body.Lookup("query", "_id").StringValue()
+	asked := id
+	id = s.key(s.docs[coll], id)
 	was := s.docs[coll][id]
 	if upsert, _ := r.body.Lookup("upsert").BooleanOK(); upsert && (was == nil || !was.Lookup("version").Equal(r.body.Lookup("query", "version"))) {
-		return s.upsert(r, coll, id)
+		return s.upsert(r, coll, asked)
 	}
 	if was == nil || !was.Lookup("version").Equal(r.body.Lookup("query", "version")) {
 		return bson.D{{Key: "ok", Value: 1}, {Key: "value", Value: nil}}
@@ -158,8 +177,13 @@ func (s *imitation) update(r *request) bson.D {
 
 // upsert inserts what findAndModify did not find: the query's fields, and then what is set.
 func (s *imitation) upsert(r *request, coll, id string) bson.D {
-	if s.docs[coll][id] != nil {
-		return failure(11000, "E11000 duplicate key error")
+	if s.docs[coll][s.key(s.docs[coll], id)] != nil {
+		return duplicate("_id_", "_id", id)
+	}
+	for _, other := range s.docs[coll] { // an upsert of this package has none of the other fields: null
+		if value := other.Lookup(s.unique); s.unique != "" && value.IsZero() {
+			return duplicate(s.unique+"_1", s.unique, nil)
+		}
 	}
 	next := fields(r.body.Lookup("query").Document())
 	for k, v := range fields(r.body.Lookup("update", "$set").Document()) {

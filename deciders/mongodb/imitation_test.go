@@ -41,6 +41,8 @@ type imitation struct {
 	events     []bson.D              // the oplog, as change events
 	majority   *snapshot             // what a majority has, or a standalone's journal, if that is held up
 	waiting    int                   // writes that wait for the majority or the journal
+	folds      bool                  // the collation of its collections ignores case
+	unique     string                // a field, besides _id, of which no two documents may have the same value
 	cursors    map[int64]*cursor
 	replies    map[string]bson.D // of retryable writes, by session and number
 	commands   map[string]int    // how many there were

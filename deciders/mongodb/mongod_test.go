@@ -73,3 +73,39 @@ func TestClientsOwnConcerns(t *testing.T) {
 		feedtest.Number(t, feed, 1)
 	}
 }
+
+// A collection whose collation ignores case takes two elections for one document. The second is told
+// so, and does not touch the first one's record.
+func TestCollationFoldsElections(t *testing.T) {
+	s := imitate(t)
+	s.folds = true
+	job := mongodb.NewDecider(client(t, s.uri()), database, collection, "job", nil)
+	shout := mongodb.NewDecider(client(t, s.uri()), database, collection, "JOB", nil)
+	_, err := shout.WriteEntry(t.Context(), feedtest.State(1, feedtest.Read(t, shout).Token))
+	if err != nil {
+		t.Fatal(err) // it is alone
+	}
+	s.set(collection, "JOB", nil)
+	token := feedtest.Write(t, job, 1, nil)
+	feedtest.Permanent(t, feedtest.ReadError(t, shout), `"JOB"`, `"job"`, "collation")
+	feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, shout)).Err, "collation")
+	if _, err := shout.WriteEntry(t.Context(), feedtest.State(1, nil)); err == nil {
+		t.Error("JOB has made a record")
+	}
+	if e := feedtest.Read(t, job); e.Token != token {
+		t.Errorf("job's record is another: %+v", e)
+	}
+}
+
+// A unique index of another field refuses all elections but one. That is no lost race.
+func TestAnotherUniqueIndex(t *testing.T) {
+	s := imitate(t)
+	s.unique = "owner"
+	first := mongodb.NewDecider(client(t, s.uri()), database, collection, "first", nil)
+	feedtest.Write(t, first, 1, nil)
+	second := mongodb.NewDecider(client(t, s.uri()), database, collection, "second", nil)
+	_, err := second.WriteEntry(t.Context(), feedtest.State(1, nil))
+	feedtest.Permanent(t, err, `"second"`, "index", "owner")
+	_, err = first.WriteEntry(t.Context(), feedtest.State(1, nil))
+	feedtest.Lost(t, err)
+}
