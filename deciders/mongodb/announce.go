@@ -31,6 +31,8 @@ func (d *Decider) CreateAnnouncements(ctx context.Context) error {
 	if d.b.opts.Announcements == "" {
 		return errors.New("leaderelection/mongodb: Options.Announcements is empty: it names the collection to create")
 	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
 	const exists = 48
 	err := d.b.coll.Database().CreateCollection(ctx, d.b.opts.Announcements, options.CreateCollection().SetCapped(true).SetSizeInBytes(announcementsSize))
 	if slices.Contains(mongo.ErrorCodes(err), exists) {

@@ -87,6 +87,11 @@
 //
 // A document has at most 16 MiB. A record here has at most 256 KiB.
 //
+// A primary that cannot reach its majority, and stays primary (an arbiter votes for it), does not end a
+// write when its client gives it up. Each call has a time limit of 30 s that the server knows
+// (maxTimeMS), so no more attempts wait there than candidates make in 30 s. Until its time is over the
+// driver retries a call, unless retryReads and retryWrites are false.
+//
 // # Connections that die silently
 //
 // A NAT, a firewall or a load balancer may forget a client's connections without telling anyone.
@@ -233,13 +238,22 @@ const closeTimeout = 2 * time.Second
 // that Open was given (a client does not tell its own).
 func (d *Decider) String() string { return d.election.Place }
 
-// ReadCurrent implements leaderelection.RaceDecider.
+// callTime is how long a call may take, even on the server: the driver sends the time that is left as
+// maxTimeMS. A campaign's ctx has no deadline, and a server does not end a write that waits for
+// its majority when the client has gone, so each attempt would stay there until the majority is back.
+const callTime = 30 * time.Second
+
+// ReadCurrent implements leaderelection.RaceDecider. It takes 30 s at most.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
 	return d.election.Read(ctx)
 }
 
-// WriteEntry implements leaderelection.RaceDecider: one findAndModify.
+// WriteEntry implements leaderelection.RaceDecider: one findAndModify. It takes 30 s at most.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
 	return d.election.Write(ctx, entry)
 }
 

@@ -75,7 +75,7 @@ func TestOtherFieldsAreLeftAlone(t *testing.T) {
 // What the server answers, and what becomes of it.
 func TestServerErrors(t *testing.T) {
 	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	d := mongodb.NewDecider(client(t, s.uri()+"&retryReads=false&retryWrites=false"), database, collection, "web", nil)
 	token := feedtest.Write(t, d, 1, nil)
 	for code, word := range map[int32]string{
 		13: "grant", 18: "password", 72: "options", 73: "name", 121: "validator", 61: "shard", 166: "view", 10334: "short",

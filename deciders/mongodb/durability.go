@@ -51,6 +51,8 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 
 // ask has the primary run a command that takes no arguments.
 func (d *Decider) ask(ctx context.Context, command string, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
 	return d.b.client.Database("admin").RunCommand(ctx, bson.D{{Key: command, Value: 1}}).Decode(answer)
 }
 

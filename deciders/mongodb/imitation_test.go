@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -44,9 +45,9 @@ type imitation struct {
 	folds      bool                  // the collation of its collections ignores case
 	unique     string                // a field, besides _id, of which no two documents may have the same value
 	cursors    map[int64]*cursor
-	replies    map[string]bson.D // of retryable writes, by session and number
-	commands   map[string]int    // how many there were
-	more       chan struct{}     // closed by the next event
+	replies    map[string]bson.D          // of retryable writes, by session and number
+	commands   map[string][]time.Duration // all there were: the maxTimeMS of each
+	more       chan struct{}              // closed by the next event
 	fault      func(command string) *fault
 }
 
@@ -109,7 +110,7 @@ func imitateTLS(t testing.TB, secure *tls.Config) *imitation {
 	t.Helper()
 	s := &imitation{
 		t: t, tls: secure, docs: map[string]map[any]bson.Raw{}, capped: map[string][]bson.Raw{}, cursors: map[int64]*cursor{},
-		replies: map[string]bson.D{}, commands: map[string]int{}, more: make(chan struct{}),
+		replies: map[string]bson.D{}, commands: map[string][]time.Duration{}, more: make(chan struct{}),
 	}
 	s.start(fmt.Sprintf("127.0.0.1:%d", stores.FreePort(t)))
 	t.Cleanup(s.stop)
@@ -194,9 +195,16 @@ func (s *imitation) count(names ...string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range names {
-		n += s.commands[name]
+		n += len(s.commands[name])
 	}
 	return n
+}
+
+// limits are the maxTimeMS of all commands of that name, zero if one had none.
+func (s *imitation) limits(name string) []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.commands[name])
 }
 
 const (
@@ -331,7 +339,7 @@ func (s *imitation) handle(ctx context.Context, r *request) (answer bson.D, more
 	name := elements[0].Key()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.commands[name]++
+	s.commands[name] = append(s.commands[name], r.limit())
 	f := &fault{}
 	if s.fault != nil {
 		if g := s.fault(name); g != nil {

@@ -5,6 +5,7 @@ package mongodb_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -40,8 +41,7 @@ func TestFeedBeginsDuringAWrite(t *testing.T) {
 	feedtest.Number(t, feed, 3)
 }
 
-// A feed that begins while the primary cannot reach its majority fails in the end, as a read does,
-// and says nothing old before.
+// A feed that begins while the primary cannot reach its majority says nothing old.
 func TestFeedBeginsWithoutTheMajority(t *testing.T) {
 	s := imitate(t)
 	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
@@ -52,8 +52,8 @@ func TestFeedBeginsWithoutTheMajority(t *testing.T) {
 	if _, err := d.WriteEntry(ctx, feedtest.State(2, token)); err == nil {
 		t.Fatal("a write without the majority works")
 	}
-	ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
+	ctx, cancel = context.WithCancel(t.Context())
+	time.AfterFunc(300*time.Millisecond, cancel)
 	for e, err := range d.Changes(ctx) {
 		t.Errorf("the feed yields %+v, %v", e, err)
 	}
@@ -108,4 +108,34 @@ func TestAnotherUniqueIndex(t *testing.T) {
 	feedtest.Permanent(t, err, `"second"`, "index", "owner")
 	_, err = first.WriteEntry(t.Context(), feedtest.State(1, nil))
 	feedtest.Lost(t, err)
+}
+
+// A write that a candidate has given up does not stay on the server for as long as the majority is
+// away: each would take a thread and a connection. The ctx of a campaign has no deadline, so the call
+// has its own, and the server is told of it.
+func TestCallsEndOnTheServer(t *testing.T) {
+	s := imitate(t)
+	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	feedtest.Read(t, d)
+	token := feedtest.Write(t, d, 1, nil)
+	for _, command := range []string{"find", "findAndModify"} {
+		if limit := s.limits(command); len(limit) == 0 || slices.Min(limit) <= 0 || slices.Max(limit) > 30*time.Second {
+			t.Errorf("the limits of %s are %v", command, limit)
+		}
+	}
+	s.hold()
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error)
+	go func() { _, err := d.WriteEntry(ctx, feedtest.State(2, token)); failed <- err }()
+	s.awaitWaiting(1)
+	cancel()
+	feedtest.Passing(t, <-failed, "canceled")
+	s.awaitWaiting(1) // the server does not end it when its client has gone
+
+	// A caller's own deadline counts if it is earlier.
+	ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err := d.WriteEntry(ctx, feedtest.State(2, token))
+	feedtest.Passing(t, err)
+	s.awaitWaiting(1)
 }
