@@ -71,8 +71,8 @@ func (d *Decider) tail(ctx context.Context, yield func(*leaderelection.RaceEntry
 	if err != nil {
 		return err
 	}
-	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
-	for cursor.TryNext(ctx) { // of the time before
+	defer closing(ctx, cursor)
+	for tryNext(ctx, cursor, 0) { // of the time before
 	}
 	var last leaderelection.LeaderToken
 	for {
@@ -90,16 +90,16 @@ func (d *Decider) tail(ctx context.Context, yield func(*leaderelection.RaceEntry
 		if term <= 0 {
 			term = leaderelection.DefaultTermLength
 		}
-		cursor.SetMaxAwaitTime(max(term/2, time.Millisecond))
-		if err := d.announced(ctx, cursor); err != nil {
+		wait := max(term/2, time.Millisecond)
+		cursor.SetMaxAwaitTime(wait)
+		if err := d.announced(ctx, cursor, wait); err != nil {
 			return err
 		}
 	}
 }
 
-// announced returns when this election was announced, or when it has been waited for that
-// long enough.
-func (d *Decider) announced(ctx context.Context, cursor *mongo.Cursor) error {
+// announced returns when this election was announced, or after wait.
+func (d *Decider) announced(ctx context.Context, cursor *mongo.Cursor, wait time.Duration) error {
 	ours := false
 	for {
 		if ours && cursor.RemainingBatchLength() == 0 {
@@ -108,7 +108,7 @@ func (d *Decider) announced(ctx context.Context, cursor *mongo.Cursor) error {
 		var a struct {
 			Election string `bson:"election"`
 		}
-		if !cursor.TryNext(ctx) {
+		if !tryNext(ctx, cursor, wait) {
 			switch {
 			case cursor.Err() != nil:
 				return cursor.Err()

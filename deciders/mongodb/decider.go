@@ -192,8 +192,8 @@ func (v version) CommitTS() time.Time { return v.written }
 
 // NewDecider returns the election kept in the document with _id election, in the collection of the
 // database. Keep the client connected while you use the Decider, and disconnect it yourself. Others
-// may use it, too. Its read and write concerns do not matter: the Decider has its own. Options may
-// be nil. There is nothing to create before.
+// may use it, too. Its read and write concerns and its timeout do not matter: the Decider has its own.
+// Options may be nil. There is nothing to create before.
 func NewDecider(client *mongo.Client, database, collection, election string, opts *Options) *Decider {
 	journal := true
 	b := &backend{client: client, id: election}
@@ -231,7 +231,7 @@ func disconnect(client *mongo.Client) error {
 	return nil
 }
 
-// closeTimeout is how long Close may take if the server does not answer.
+// closeTimeout is how long closing a client or a cursor may take if the server does not answer.
 const closeTimeout = 2 * time.Second
 
 // String names the place of the record: database, collection and document, and the servers

@@ -66,7 +66,7 @@ func (d *Decider) stream(ctx context.Context, yield func(*leaderelection.RaceEnt
 	if err != nil {
 		return err
 	}
-	defer func() { _ = changes.Close(context.WithoutCancel(ctx)) }()
+	defer closing(ctx, changes)
 
 	if err := afterAll(s); err != nil {
 		return err
@@ -83,7 +83,16 @@ func (d *Decider) stream(ctx context.Context, yield func(*leaderelection.RaceEnt
 	if !yield(first) {
 		return nil
 	}
-	for changes.Next(ctx) {
+	for {
+		if !tryNext(ctx, changes, d.b.opts.FeedWait) {
+			switch err := changes.Err(); {
+			case err != nil:
+				return err
+			case changes.ID() == 0:
+				return errors.New("the change stream ended: was the collection dropped or renamed?")
+			}
+			continue
+		}
 		var ev event
 		if err := bson.Unmarshal(changes.Current, &ev); err != nil {
 			return fmt.Errorf("the change stream's event: %w", err)
@@ -99,10 +108,21 @@ func (d *Decider) stream(ctx context.Context, yield func(*leaderelection.RaceEnt
 			return nil
 		}
 	}
-	if err := changes.Err(); err != nil {
-		return err
-	}
-	return errors.New("the change stream ended: was the collection dropped or renamed?")
+}
+
+// tryNext is the cursor's TryNext: one request at most, which the server may hold for as long as wait.
+// It has a deadline, since else the driver applies the timeout of the client, if that has one.
+func tryNext(ctx context.Context, cursor interface{ TryNext(context.Context) bool }, wait time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, wait+callTime)
+	defer cancel()
+	return cursor.TryNext(ctx)
+}
+
+// closing closes a cursor, whose ctx has mostly ended.
+func closing(ctx context.Context, cursor interface{ Close(context.Context) error }) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	_ = cursor.Close(ctx)
 }
 
 // afterAll makes the session's next read show all that the primary had when it last answered, even

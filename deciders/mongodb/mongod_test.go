@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/mongodb"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
@@ -108,6 +111,58 @@ func TestAnotherUniqueIndex(t *testing.T) {
 	feedtest.Permanent(t, err, `"second"`, "index", "owner")
 	_, err = first.WriteEntry(t.Context(), feedtest.State(1, nil))
 	feedtest.Lost(t, err)
+}
+
+// A timeout of the client's own (SetTimeout, or timeoutMS in its URI) ends neither a feed that has no
+// news, nor a call.
+func TestClientsOwnTimeout(t *testing.T) {
+	for name, opts := range map[string]*mongodb.Options{"change stream": nil, "announcements": {Announcements: "news"}} {
+		t.Run(name, func(t *testing.T) {
+			s := imitate(t)
+			const timeout = 100 * time.Millisecond
+			c, err := mongo.Connect(options.Client().ApplyURI(s.uri()).SetTimeout(timeout))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Disconnect(context.Background()) })
+			d := mongodb.NewDecider(c, database, collection, "web", opts)
+			if opts != nil {
+				if err := d.CreateAnnouncements(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			token := feedtest.Write(t, mongodb.NewDecider(client(t, s.uri()), database, collection, "web", opts), 1, nil)
+			for e, err := range d.Changes(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if e.ElectionNumber == 2 {
+					break
+				}
+				time.AfterFunc(5*timeout, func() { feedtest.Write(t, d, 2, token) })
+			}
+			s.hold()
+			time.AfterFunc(5*timeout, s.release)
+			feedtest.Write(t, d, 3, feedtest.Read(t, d).Token)
+		})
+	}
+}
+
+// A feed whose ctx ends before FeedWait is over works until then.
+func TestFeedWithDeadline(t *testing.T) {
+	s := imitate(t)
+	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for e, err := range d.Changes(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.ElectionNumber == 1 {
+			break
+		}
+		feedtest.Write(t, d, 1, e.Token)
+	}
 }
 
 // A write that a candidate has given up does not stay on the server for as long as the majority is
