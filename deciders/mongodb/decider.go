@@ -164,6 +164,8 @@ type backend struct {
 	id     string
 	opts   Options
 
+	secondary *atomic.Bool // see own; nil: not known
+
 	probeAt atomic.Int64 // when to ask again for change streams, in Unix seconds; 0: now
 }
 
@@ -193,7 +195,8 @@ func (v version) CommitTS() time.Time { return v.written }
 // NewDecider returns the election kept in the document with _id election, in the collection of the
 // database. Keep the client connected while you use the Decider, and disconnect it yourself. Others
 // may use it, too. Its read and write concerns and its timeout do not matter: the Decider has its own.
-// Options may be nil. There is nothing to create before.
+// With SetDirect the driver also reads from a secondary, whose record may be old: use it for
+// a primary or a standalone only. Options may be nil. There is nothing to create before.
 func NewDecider(client *mongo.Client, database, collection, election string, opts *Options) *Decider {
 	journal := true
 	b := &backend{client: client, id: election}
@@ -257,10 +260,14 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 	return d.election.Write(ctx, entry)
 }
 
+var errSecondary = errors.New("this server is a secondary, which may show an old record: connect to the replica set, without directConnection")
+
 // Load implements store.Store.
 func (b *backend) Load(ctx context.Context) (store.Stored[version], error) {
 	raw, err := b.coll.FindOne(ctx, bson.D{{Key: "_id", Value: b.id}}).Raw()
 	switch {
+	case b.secondary != nil && b.secondary.Load():
+		return store.Stored[version]{}, errSecondary
 	case errors.Is(err, mongo.ErrNoDocuments):
 		return store.Stored[version]{None: true}, nil
 	case err != nil:

@@ -35,8 +35,8 @@ func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEnt
 	return d.election.Follow(ctx, d.stream)
 }
 
-// event is what is needed of a change event.
-type event struct {
+// changeEvent is what is needed of a change event.
+type changeEvent struct {
 	Type     string         `bson:"operationType"`
 	Time     bson.Timestamp `bson:"clusterTime"`
 	Document bson.Raw       `bson:"fullDocument"`
@@ -93,7 +93,7 @@ func (d *Decider) stream(ctx context.Context, yield func(*leaderelection.RaceEnt
 			}
 			continue
 		}
-		var ev event
+		var ev changeEvent
 		if err := bson.Unmarshal(changes.Current, &ev); err != nil {
 			return fmt.Errorf("the change stream's event: %w", err)
 		}
@@ -147,7 +147,7 @@ func (d *Decider) entry(raw bson.Raw) (*leaderelection.RaceEntry, error) {
 
 // changed is the record after a change. An update of ours sets version, record
 // and date, so the event holds all there is to know; after another's it reads.
-func (d *Decider) changed(ctx context.Context, ev *event) (*leaderelection.RaceEntry, error) {
+func (d *Decider) changed(ctx context.Context, ev *changeEvent) (*leaderelection.RaceEntry, error) {
 	switch ev.Type {
 	case "insert", "replace":
 		return d.entry(ev.Document)

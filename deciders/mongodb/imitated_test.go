@@ -149,6 +149,9 @@ func (s *imitation) insert(r *request) bson.D {
 
 // update is findAndModify with $set and $currentDate.
 func (s *imitation) update(r *request) bson.D {
+	if s.secondary {
+		return failure(10107, "not master")
+	}
 	s.durable(r)
 	s.wants(r, "true", "new")
 	coll := r.body.Lookup("findAndModify").StringValue()

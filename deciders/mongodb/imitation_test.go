@@ -42,6 +42,7 @@ type imitation struct {
 	events     []bson.D              // the oplog, as change events
 	majority   *snapshot             // what a majority has, or a standalone's journal, if that is held up
 	waiting    int                   // writes that wait for the majority or the journal
+	secondary  bool                  // it is one, though the set's only member
 	folds      bool                  // the collation of its collections ignores case
 	unique     string                // a field, besides _id, of which no two documents may have the same value
 	cursors    map[int64]*cursor
@@ -435,7 +436,7 @@ func failure(code int32, text string) bson.D {
 
 func (s *imitation) hello() bson.D {
 	d := bson.D{
-		{Key: "helloOk", Value: true}, {Key: "ismaster", Value: true}, {Key: "isWritablePrimary", Value: true},
+		{Key: "helloOk", Value: true}, {Key: "ismaster", Value: !s.secondary}, {Key: "isWritablePrimary", Value: !s.secondary}, {Key: "secondary", Value: s.secondary},
 		{Key: "maxBsonObjectSize", Value: 16 << 20}, {Key: "maxMessageSizeBytes", Value: 48_000_000}, {Key: "maxWriteBatchSize", Value: 100_000},
 		{Key: "localTime", Value: time.Now()}, {Key: "logicalSessionTimeoutMinutes", Value: 30},
 		{Key: "minWireVersion", Value: 0}, {Key: "maxWireVersion", Value: 21}, {Key: "ok", Value: 1},

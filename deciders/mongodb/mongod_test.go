@@ -165,6 +165,26 @@ func TestFeedWithDeadline(t *testing.T) {
 	}
 }
 
+// With directConnection the driver reads from a secondary, too, whose record may be an old one.
+func TestDirectConnectionToASecondary(t *testing.T) {
+	s := imitate(t)
+	at := "mongodb://" + s.addr + "/" + database + "/" + collection + "/web?heartbeatFrequencyMS=500&directConnection=true"
+	feedtest.Write(t, opened(t, at), 1, nil)
+	s.mu.Lock()
+	s.secondary = true
+	s.mu.Unlock()
+	d := opened(t, at)
+	for _, err := range feedtest.Errors(t, d) {
+		feedtest.Passing(t, err)
+	}
+	feedtest.Passing(t, feedtest.ReadError(t, d), "directConnection", "secondary")
+	feedtest.Passing(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, "secondary")
+	s.mu.Lock()
+	s.secondary = false
+	s.mu.Unlock()
+	feedtest.Eventually(t, "it is the primary", func() bool { _, err := d.ReadCurrent(t.Context()); return err == nil })
+}
+
 // A write that a candidate has given up does not stay on the server for as long as the majority is
 // away: each would take a thread and a connection. The ctx of a campaign has no deadline, so the call
 // has its own, and the server is told of it.
