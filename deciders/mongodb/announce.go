@@ -25,8 +25,8 @@ const announceTimeout = 500 * time.Millisecond
 
 // CreateAnnouncements makes the capped collection that Options.Announcements names, with a first
 // announcement, since MongoDB does not follow an empty collection. Every candidate may call it at
-// its start: if the collection exists it does nothing. It needs the action createCollection (role
-// readWrite has it).
+// its start: if the collection exists it does nothing, but a collection that is not capped is an
+// error. It needs the action createCollection (role readWrite has it).
 func (d *Decider) CreateAnnouncements(ctx context.Context) error {
 	if d.b.opts.Announcements == "" {
 		return errors.New("leaderelection/mongodb: Options.Announcements is empty: it names the collection to create")
@@ -35,10 +35,10 @@ func (d *Decider) CreateAnnouncements(ctx context.Context) error {
 	defer cancel()
 	const exists = 48
 	err := d.b.coll.Database().CreateCollection(ctx, d.b.opts.Announcements, options.CreateCollection().SetCapped(true).SetSizeInBytes(announcementsSize))
-	if slices.Contains(mongo.ErrorCodes(err), exists) {
-		return nil
-	}
-	if err == nil {
+	switch {
+	case slices.Contains(mongo.ErrorCodes(err), exists):
+		err = d.b.examine(ctx)
+	case err == nil:
 		_, err = d.b.announcements().InsertOne(ctx, bson.D{{Key: "election", Value: ""}})
 	}
 	if err != nil {

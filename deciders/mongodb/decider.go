@@ -28,15 +28,17 @@
 // Never delete the document: nothing would show that there was one. A document without a version,
 // or with an empty record, is damage, and is left alone.
 //
-// The first write makes the database and the collection. A sharded collection must have _id as its
+// The first write makes the database and the collection. The collection must not be capped, since such
+// a collection forgets its oldest documents. A sharded collection must have _id as its
 // shard key. If the collection has a collation, names that it takes for one are errors: with one that
 // ignores case, "JOB" beside "job".
 //
 // # Permissions
 //
 // Candidates need the actions find, insert and update on the collection, and changeStream for the
-// feed: the role readWrite on the database has them all. An observer needs find and changeStream
-// (role read). leaderelect doctor can use replSetGetConfig on the cluster (role clusterMonitor).
+// feed: the role readWrite on the database has them all. If they have listCollections, too, as with
+// that role, they refuse a capped collection. An observer needs find and changeStream (role read).
+// leaderelect doctor can use replSetGetConfig on the cluster (role clusterMonitor).
 //
 // # What MongoDB promises
 //
@@ -121,6 +123,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -165,6 +168,7 @@ type backend struct {
 	opts   Options
 
 	secondary *atomic.Bool // see own; nil: not known
+	examined  atomic.Bool  // the collections are what they must be
 
 	probeAt atomic.Int64 // when to ask again for change streams, in Unix seconds; 0: now
 }
@@ -204,6 +208,9 @@ func NewDecider(client *mongo.Client, database, collection, election string, opt
 		b.opts = *opts
 	}
 	wrong := durations.Fault("FeedWait", b.opts.FeedWait, durations.Least)
+	if b.opts.Announcements == collection {
+		wrong = errors.New("Announcements names the record's collection; give it another name")
+	}
 	b.opts.FeedWait = cmp.Or(b.opts.FeedWait, 10*time.Minute)
 	b.coll = client.Database(database).Collection(collection, options.Collection().
 		SetWriteConcern(&writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journal}).
@@ -294,11 +301,43 @@ func stored(raw bson.Raw) (s store.Stored[version], err error) {
 
 // Swap implements store.Store.
 func (b *backend) Swap(ctx context.Context, at version, data []byte, e *leaderelection.RaceEntry) (version, error) {
+	if err := b.examine(ctx); err != nil {
+		return version{}, err
+	}
 	next, err := b.write(ctx, at, string(data))
 	if err == nil {
 		b.announce(ctx, e)
 	}
 	return next, err
+}
+
+// examine makes sure, once, that the record's collection is not capped, and that the announcements'
+// is. A capped collection forgets its oldest documents, so tokens would repeat. Another one would keep
+// all announcements. Nothing is known if the user may not list collections.
+func (b *backend) examine(ctx context.Context) error {
+	if b.examined.Load() {
+		return nil
+	}
+	record, news := b.coll.Name(), b.opts.Announcements
+	listed, err := b.coll.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: bson.D{{Key: "$in", Value: bson.A{record, news}}}}})
+	refused := slices.ContainsFunc(mongo.ErrorCodes(err), func(code int) bool {
+		return slices.Contains([]int{13, 8000, 59, 115, 238}, code) // not allowed, or not known by the server
+	})
+	if err != nil && !refused {
+		return err
+	}
+	capped := map[string]bool{}
+	for _, c := range listed {
+		capped[c.Name], _ = c.Options.Lookup("capped").BooleanOK()
+	}
+	switch {
+	case capped[record]:
+		return store.Wrong("the collection is capped: it forgets the record when others add documents. Choose another one")
+	case news != "" && !capped[news] && !refused:
+		return store.Wrong("Announcements: there is no capped collection %q: see CreateAnnouncements", news)
+	}
+	b.examined.Store(true)
+	return nil
 }
 
 // otherIndex reports whether a duplicate key is not that of _id.

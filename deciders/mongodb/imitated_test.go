@@ -28,6 +28,8 @@ func (s *imitation) command(ctx context.Context, name string, r *request) bson.D
 		return bson.D{{Key: "ok", Value: 1}, {Key: "config", Value: s.config}}
 	case "create":
 		return s.create(r)
+	case "listCollections":
+		return s.list(r)
 	case "find":
 		return s.find(ctx, r)
 	case "insert":
@@ -362,9 +364,24 @@ func (s *imitation) batch(coll string, id int64, name string, docs bson.A) bson.
 	return bson.D{{Key: "ok", Value: 1}, {Key: "cursor", Value: c}}
 }
 
+// list is listCollections, of the names that are asked for.
+func (s *imitation) list(r *request) bson.D {
+	names, _ := r.body.Lookup("filter", "name", "$in").Array().Values()
+	batch := bson.A{}
+	for _, n := range names {
+		name := n.StringValue()
+		if s.capped[name] != nil {
+			batch = append(batch, bson.D{{Key: "name", Value: name}, {Key: "type", Value: "collection"}, {Key: "options", Value: bson.D{{Key: "capped", Value: true}, {Key: "size", Value: 4096}}}})
+		} else if s.docs[name] != nil {
+			batch = append(batch, bson.D{{Key: "name", Value: name}, {Key: "type", Value: "collection"}, {Key: "options", Value: bson.D{}}})
+		}
+	}
+	return s.batch("$cmd.listCollections", 0, "firstBatch", batch)
+}
+
 func (s *imitation) create(r *request) bson.D {
 	coll := r.body.Lookup("create").StringValue()
-	if s.capped[coll] != nil {
+	if s.capped[coll] != nil || s.docs[coll] != nil {
 		return failure(48, "Collection already exists. NS: db."+coll)
 	}
 	if capped, _ := r.body.Lookup("capped").BooleanOK(); !capped {

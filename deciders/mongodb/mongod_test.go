@@ -5,10 +5,12 @@ package mongodb_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -183,6 +185,56 @@ func TestDirectConnectionToASecondary(t *testing.T) {
 	s.secondary = false
 	s.mu.Unlock()
 	feedtest.Eventually(t, "it is the primary", func() bool { _, err := d.ReadCurrent(t.Context()); return err == nil })
+}
+
+// A capped collection forgets its oldest documents when others add theirs, and with the record the
+// tokens: nothing is written to it. A user who may not list collections is not kept from electing.
+func TestCappedCollection(t *testing.T) {
+	s := imitate(t)
+	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	s.mu.Lock()
+	s.capped[collection] = []bson.Raw{}
+	s.mu.Unlock()
+	feedtest.Read(t, d)
+	for range 2 {
+		_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
+		feedtest.Permanent(t, err, "capped", `"web"`)
+	}
+	if n := s.count("findAndModify"); n != 0 {
+		t.Errorf("%d writes", n)
+	}
+	s.mu.Lock()
+	delete(s.capped, collection)
+	s.mu.Unlock()
+	for _, code := range []int32{13, 8000} {
+		s.inject(func(c string) *fault {
+			if c != "listCollections" {
+				return nil
+			}
+			return &fault{code: code, text: "not authorized"}
+		})
+		d := mongodb.NewDecider(client(t, s.uri()), database, collection, fmt.Sprint("web", code), nil)
+		token := feedtest.Write(t, d, 1, nil)
+		lists := s.count("listCollections")
+		feedtest.Write(t, d, 2, token)
+		if n := s.count("listCollections"); n != lists {
+			t.Errorf("asked again: %d times", n)
+		}
+	}
+	s.inject(nil)
+}
+
+// Announcements are not written to a collection that is not capped: it would grow for ever, and
+// could not be followed.
+func TestAnnouncementsInAnotherCollection(t *testing.T) {
+	s := imitate(t)
+	s.set("plain", "x", bson.M{"_id": "x"})
+	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", &mongodb.Options{Announcements: "plain"})
+	feedtest.Permanent(t, d.CreateAnnouncements(t.Context()), `"plain"`, "capped")
+	_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
+	feedtest.Permanent(t, err, `"plain"`, "capped")
+	d = mongodb.NewDecider(client(t, s.uri()), database, collection, "web", &mongodb.Options{Announcements: collection})
+	feedtest.Refuses(t, d, "Announcements", "record")
 }
 
 // A write that a candidate has given up does not stay on the server for as long as the majority is
