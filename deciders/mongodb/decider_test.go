@@ -79,6 +79,7 @@ func TestServerErrors(t *testing.T) {
 	token := feedtest.Write(t, d, 1, nil)
 	for code, word := range map[int32]string{
 		13: "grant", 18: "password", 72: "options", 73: "name", 121: "validator", 61: "shard", 166: "view", 10334: "short",
+		8000: "quota", 148: "enableMajorityReadConcern", 11000: "index",
 		50: "", 11600: "", 189: "", 64: "", 202: "", // pass
 	} {
 		s.inject(func(c string) *fault {
@@ -96,7 +97,7 @@ func TestServerErrors(t *testing.T) {
 				t.Errorf("code %d: %v", code, err)
 			case word != "":
 				feedtest.Permanent(t, err, word, `"web"`, "as injected")
-				if denied := errors.Is(err, leaderelection.ErrDenied); denied != (code == 13 || code == 18) {
+				if denied := errors.Is(err, leaderelection.ErrDenied); denied != (code == 13 || code == 18 || code == 8000) {
 					t.Errorf("code %d: access denied: %v", code, denied)
 				}
 			case errors.Is(err, leaderelection.ErrPermanent):

@@ -237,6 +237,27 @@ func TestAnnouncementsInAnotherCollection(t *testing.T) {
 	feedtest.Refuses(t, d, "Announcements", "record")
 }
 
+// A server without a journal refuses to wait for it, with a code that says nothing else.
+func TestNoJournal(t *testing.T) {
+	s := imitate(t)
+	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	for text, advice := range map[string]string{"cannot use 'j' option when a host does not have journaling enabled": "--nojournal", "another bad value": ""} {
+		s.inject(func(c string) *fault {
+			if c != "findAndModify" {
+				return nil
+			}
+			return &fault{code: 2, text: text}
+		})
+		_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
+		if advice == "" {
+			feedtest.Passing(t, err, text)
+		} else {
+			feedtest.Permanent(t, err, text, advice)
+		}
+	}
+	s.inject(nil)
+}
+
 // A write that a candidate has given up does not stay on the server for as long as the majority is
 // away: each would take a thread and a connection. The ctx of a campaign has no deadline, so the call
 // has its own, and the server is told of it.
