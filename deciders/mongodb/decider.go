@@ -58,14 +58,16 @@
 //   - storage that lies about fsync;
 //   - a restore from a backup.
 //
-// On a standalone mongod a majority is that one server. The command leaderelect doctor asks the
-// server whether it belongs to a replica set, how many members have data, and whether they keep a
-// journal (Decider.Durability).
+// On a standalone mongod a majority is that one server, whose reads also show what its journal does not
+// have yet. So a Decider does not confirm a write of its own by a read before the journal has it. A
+// replica set of one member costs as little as a standalone, and has change streams. The command
+// leaderelect doctor asks the server whether it belongs to a replica set, how many members have data,
+// and whether they keep a journal (Decider.Durability).
 //
 // If an update's response is a write concern error, the update has happened, but may yet be rolled
 // back. It is reported as an error, and the campaign reads it back.
 //
-// A write that is given up does not count because of that: no read of this package shows what a
+// A write that is given up does not count because of that: no read of a replica set shows what a
 // majority does not have, even after the call was canceled or its connection cut. Nor does a change
 // stream: "change streams only notify on data changes that have persisted to a majority of
 // data-bearing members" (https://www.mongodb.com/docs/manual/changeStreams/). Other servers that
@@ -168,6 +170,7 @@ type backend struct {
 	opts   Options
 
 	secondary *atomic.Bool // see own; nil: not known
+	doubts    store.Doubts // own writes that a standalone's journal may not have
 	examined  atomic.Bool  // the collections are what they must be
 
 	probeAt atomic.Int64 // when to ask again for change streams, in Unix seconds; 0: now
@@ -257,7 +260,17 @@ const callTime = 30 * time.Second
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	return d.election.Read(ctx)
+	e, err := d.election.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if at := e.Token.(version).id.Hex(); d.b.doubts.About(e.Incarnation, at) {
+		if err := d.b.journaled(ctx); err != nil {
+			return nil, d.election.Failed(ctx, store.Reading, fmt.Errorf("making sure that an earlier write, which had no response, is in the journal: %w", err))
+		}
+		d.b.doubts.Settle(at)
+	}
+	return e, nil
 }
 
 // WriteEntry implements leaderelection.RaceDecider: one findAndModify. It takes 30 s at most.
@@ -286,6 +299,22 @@ func (b *backend) Load(ctx context.Context) (store.Stored[version], error) {
 	return stored(raw)
 }
 
+// journaled waits until a standalone's journal has all that reads have shown, by a write that changes
+// nothing. Elsewhere reads show only what a majority has in its journals.
+func (b *backend) journaled(ctx context.Context) error {
+	var server hello
+	if err := b.ask(ctx, "hello", &server); err != nil || !server.standalone() {
+		return err
+	}
+	var never bson.ObjectID
+	err := b.coll.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: b.id}, {Key: "version", Value: never}}, bson.D{{Key: "$set", Value: bson.D{{Key: "version", Value: never}}}},
+		options.FindOneAndUpdate().SetReturnDocument(options.After)).Err()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return nil
+	}
+	return err
+}
+
 // stored is what a document says.
 func stored(raw bson.Raw) (s store.Stored[version], err error) {
 	var doc document
@@ -304,9 +333,14 @@ func (b *backend) Swap(ctx context.Context, at version, data []byte, e *leaderel
 	if err := b.examine(ctx); err != nil {
 		return version{}, err
 	}
+	number, lost := b.doubts.Begin(e.Incarnation)
 	next, err := b.write(ctx, at, string(data))
-	if err == nil {
+	switch {
+	case err == nil:
+		b.doubts.Landed(number, next.id.Hex())
 		b.announce(ctx, e)
+	case errors.Is(err, leaderelection.ErrLostRace):
+		lost()
 	}
 	return next, err
 }

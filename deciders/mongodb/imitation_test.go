@@ -75,6 +75,17 @@ func (s *imitation) release() {
 	s.wake()
 }
 
+// crash undoes what the journal does not have.
+func (s *imitation) crash() {
+	s.mu.Lock()
+	s.docs, s.events = s.majority.docs, s.events[:s.majority.events]
+	s.mu.Unlock()
+	addr := s.addr
+	s.stop()
+	s.release()
+	s.start(addr)
+}
+
 // awaitWaiting waits until that many writes wait for the majority.
 func (s *imitation) awaitWaiting(want int) {
 	s.t.Helper()

@@ -258,6 +258,61 @@ func TestNoJournal(t *testing.T) {
 	s.inject(nil)
 }
 
+// A read of a standalone shows a write that its journal does not have yet, and that a crash undoes. It
+// confirms no write of the Decider's own before the journal has it.
+func TestReadBackWaitsForTheJournal(t *testing.T) {
+	s := imitate(t)
+	s.standalone = true
+	d := mongodb.NewDecider(client(t, "mongodb://"+s.addr), database, collection, "web", nil)
+	other := mongodb.NewDecider(client(t, "mongodb://"+s.addr), database, collection, "web", nil)
+	brief := func(call func(ctx context.Context) error) error {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(300*time.Millisecond, cancel)
+		return call(ctx)
+	}
+	read := func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err }
+	token := feedtest.Write(t, d, 1, nil)
+	for _, back := range []func(){s.crash, s.release} {
+		s.hold()
+		feedtest.Passing(t, brief(func(ctx context.Context) error { _, err := d.WriteEntry(ctx, feedtest.State(2, token)); return err }), "canceled")
+		feedtest.Reads(t, other, 2) // it only learns of it
+		for range 2 {
+			feedtest.Passing(t, brief(read), "canceled")
+		}
+		back()
+		for _, d := range []*mongodb.Decider{d, other} { // its connections may have been cut
+			feedtest.Eventually(t, "it reads again", func() bool { _, err := d.ReadCurrent(t.Context()); return err == nil })
+		}
+	}
+	feedtest.Reads(t, d, 2)
+	writes := s.count("findAndModify")
+	feedtest.Reads(t, d, 2)
+	feedtest.Reads(t, other, 2)
+	if n := s.count("findAndModify"); n != writes {
+		t.Errorf("%d writes for reads of what is known to be in the journal", n-writes)
+	}
+	feedtest.Write(t, d, 3, feedtest.Read(t, d).Token)
+}
+
+// A replica set needs no such thing: its reads show what a majority has.
+func TestReadBackOfAReplicaSet(t *testing.T) {
+	s := imitate(t)
+	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	token := feedtest.Write(t, d, 1, nil)
+	s.hold()
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(300*time.Millisecond, cancel)
+	_, err := d.WriteEntry(ctx, feedtest.State(2, token))
+	feedtest.Passing(t, err, "canceled")
+	feedtest.Reads(t, d, 1)
+	s.release()
+	writes := s.count("findAndModify")
+	feedtest.Reads(t, d, 2)
+	if n := s.count("findAndModify"); n != writes {
+		t.Errorf("%d writes for a read", n-writes)
+	}
+}
+
 // A write that a candidate has given up does not stay on the server for as long as the majority is
 // away: each would take a thread and a connection. The ctx of a campaign has no deadline, so the call
 // has its own, and the server is told of it.
