@@ -98,8 +98,9 @@
 //
 // A primary that cannot reach its majority, and stays primary (an arbiter votes for it), does not end a
 // write when its client gives it up. Each call has a time limit of 30 s that the server knows
-// (maxTimeMS), so no more attempts wait there than candidates make in 30 s. Until its time is over the
-// driver retries a call, unless retryReads and retryWrites are false.
+// (maxTimeMS), so no more attempts wait there than candidates make in 30 s. Within that limit the driver
+// retries a call about twice a second. So in a client of your own set retryReads and retryWrites to
+// false, as Open does: the campaign retries, with a pause that grows.
 //
 // # Connections that die silently
 //

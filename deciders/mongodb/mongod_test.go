@@ -342,3 +342,29 @@ func TestCallsEndOnTheServer(t *testing.T) {
 	feedtest.Passing(t, err)
 	s.awaitWaiting(1)
 }
+
+// Open's client leaves retries to the campaign: with a deadline the driver's would last until then.
+func TestOpenDoesNotRetry(t *testing.T) {
+	s := imitate(t)
+	at := "mongodb://" + s.addr + "/" + database + "/" + collection + "/web?replicaSet=rs0"
+	for _, c := range []struct {
+		parameters string
+		once       bool
+	}{{"", true}, {"&retryReads=true&retryWrites=true", false}} {
+		d := opened(t, at+c.parameters)
+		for command, call := range map[string]func(ctx context.Context) error{
+			"find":          func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err },
+			"findAndModify": func(ctx context.Context) error { _, err := d.WriteEntry(ctx, feedtest.State(1, nil)); return err },
+		} {
+			before := s.count(command)
+			s.inject(func(c string) *fault { return &fault{cut: c == command} })
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			feedtest.Passing(t, call(ctx))
+			cancel()
+			if n := s.count(command) - before; (n == 1) != c.once {
+				t.Errorf("%q: %d times %s for one call", c.parameters, n, command)
+			}
+		}
+	}
+	s.inject(nil)
+}

@@ -44,8 +44,8 @@ const minPoolSize = 2
 //
 // The election's name is all that follows the collection, even slashes. All query parameters are
 // optional: MongoDB's own connection string options, except those about read and write concerns,
-// and those below. By default authSource is admin, since the path does not name it here, and
-// minPoolSize is 2, see the package comment.
+// and those below. By default authSource is admin, since the path does not name it here, minPoolSize is
+// 2, see the package comment, and retryReads and retryWrites are false.
 //
 //	feed_wait=10m          Options.FeedWait
 //	announcements=NAME     Options.Announcements; the collection is made if it is missing
@@ -74,6 +74,13 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	// Not if u allows one connection only: the driver refuses less than the minimum.
 	if most := opts.MaxPoolSize; opts.MinPoolSize == nil && (most == nil || *most == 0 || *most >= minPoolSize) {
 		opts.SetMinPoolSize(minPoolSize)
+	}
+	// The campaign retries. With a deadline the driver would do so until then.
+	if opts.RetryReads == nil {
+		opts.SetRetryReads(false)
+	}
+	if opts.RetryWrites == nil {
+		opts.SetRetryWrites(false)
 	}
 	dial := dialer{lines: &lines.Lines{}, files: p.files}
 	if p.files.None() {
