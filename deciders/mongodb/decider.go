@@ -159,7 +159,8 @@ type Options struct {
 	// Announcements names a capped collection in the same database, for servers without change
 	// streams: each write is announced there, and the feed follows it with a tailable cursor.
 	// Empty: none; the record is polled. All candidates and observers of an election must have
-	// the same. See CreateAnnouncements.
+	// the same. Nothing is written if there is no such collection, or if it is not capped. See
+	// CreateAnnouncements.
 	Announcements string
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -167,6 +168,9 @@ func (d *Decider) changed(ctx context.Context, ev *changeEvent) (*leaderelection
 
 // noStreams reports whether err says that the server has no change streams at all.
 func noStreams(err error) bool {
+	if err != nil && strings.Contains(err.Error(), "does not support sessions") { // the driver's words
+		return true
+	}
 	return slices.ContainsFunc(mongo.ErrorCodes(err), func(code int) bool {
 		switch code {
 		case 40573, // a standalone mongod

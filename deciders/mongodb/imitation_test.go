@@ -29,27 +29,28 @@ type imitation struct {
 	ctx  context.Context
 	kill context.CancelFunc
 
-	mu         sync.Mutex
-	l          net.Listener
-	tls        *tls.Config // nil: plain TCP
-	conns      map[net.Conn]bool
-	password   string // of the user app; empty: clients need not log in
-	standalone bool   // no replica set: no change streams
-	said       bson.D // what it adds to hello
-	config     bson.D // of the replica set; nil: it refuses to tell
-	docs       map[string]map[any]bson.Raw
-	capped     map[string][]bson.Raw // by collection, in natural order
-	events     []bson.D              // the oplog, as change events
-	majority   *snapshot             // what a majority has, or a standalone's journal, if that is held up
-	waiting    int                   // writes that wait for the majority or the journal
-	secondary  bool                  // it is one, though the set's only member
-	folds      bool                  // the collation of its collections ignores case
-	unique     string                // a field, besides _id, of which no two documents may have the same value
-	cursors    map[int64]*cursor
-	replies    map[string]bson.D          // of retryable writes, by session and number
-	commands   map[string][]time.Duration // all there were: the maxTimeMS of each
-	more       chan struct{}              // closed by the next event
-	fault      func(command string) *fault
+	mu          sync.Mutex
+	l           net.Listener
+	tls         *tls.Config // nil: plain TCP
+	conns       map[net.Conn]bool
+	password    string // of the user app; empty: clients need not log in
+	standalone  bool   // no replica set: no change streams
+	sessionless bool   // it knows no sessions, as some that only speak the protocol
+	said        bson.D // what it adds to hello
+	config      bson.D // of the replica set; nil: it refuses to tell
+	docs        map[string]map[any]bson.Raw
+	capped      map[string][]bson.Raw // by collection, in natural order
+	events      []bson.D              // the oplog, as change events
+	majority    *snapshot             // what a majority has, or a standalone's journal, if that is held up
+	waiting     int                   // writes that wait for the majority or the journal
+	secondary   bool                  // it is one, though the set's only member
+	folds       bool                  // the collation of its collections ignores case
+	unique      string                // a field, besides _id, of which no two documents may have the same value
+	cursors     map[int64]*cursor
+	replies     map[string]bson.D          // of retryable writes, by session and number
+	commands    map[string][]time.Duration // all there were: the maxTimeMS of each
+	more        chan struct{}              // closed by the next event
+	fault       func(command string) *fault
 }
 
 // snapshot is what there was at a time.
@@ -449,8 +450,11 @@ func (s *imitation) hello() bson.D {
 	d := bson.D{
 		{Key: "helloOk", Value: true}, {Key: "ismaster", Value: !s.secondary}, {Key: "isWritablePrimary", Value: !s.secondary}, {Key: "secondary", Value: s.secondary},
 		{Key: "maxBsonObjectSize", Value: 16 << 20}, {Key: "maxMessageSizeBytes", Value: 48_000_000}, {Key: "maxWriteBatchSize", Value: 100_000},
-		{Key: "localTime", Value: time.Now()}, {Key: "logicalSessionTimeoutMinutes", Value: 30},
+		{Key: "localTime", Value: time.Now()},
 		{Key: "minWireVersion", Value: 0}, {Key: "maxWireVersion", Value: 21}, {Key: "ok", Value: 1},
+	}
+	if !s.sessionless {
+		d = append(d, bson.E{Key: "logicalSessionTimeoutMinutes", Value: 30})
 	}
 	if s.password != "" {
 		d = append(d, bson.E{Key: "saslSupportedMechs", Value: bson.A{"SCRAM-SHA-256"}})
