@@ -36,7 +36,7 @@
 // The first write makes the database and the collection. The collection must not be capped, since such
 // a collection forgets its oldest documents. A sharded collection must have _id as its
 // shard key. If the collection has a collation, names that it takes for one are errors: with one that
-// ignores case, "JOB" beside "job".
+// ignores case, "JOB" next to "job".
 //
 // # Permissions
 //

@@ -80,7 +80,7 @@ func (d *Decider) stream(ctx context.Context, yield func(*leaderelection.RaceEnt
 	if t := s.OperationTime(); t != nil {
 		read = *t
 	}
-	was := *first // whoever is given an entry may change it
+	was := *first // the caller may change an entry that it gets
 	if !yield(first) {
 		return nil
 	}

@@ -364,7 +364,7 @@ func (s *imitation) batch(coll string, id int64, name string, docs bson.A) bson.
 	return bson.D{{Key: "ok", Value: 1}, {Key: "cursor", Value: c}}
 }
 
-// list is listCollections, of the names that are asked for.
+// list is listCollections, of the names in the filter.
 func (s *imitation) list(r *request) bson.D {
 	names, _ := r.body.Lookup("filter", "name", "$in").Array().Values()
 	batch := bson.A{}

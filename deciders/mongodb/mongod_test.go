@@ -79,8 +79,8 @@ func TestClientsOwnConcerns(t *testing.T) {
 	}
 }
 
-// A collection whose collation ignores case takes two elections for one document. The second is told
-// so, and does not touch the first one's record.
+// A collection whose collation ignores case takes two elections for one document. The second fails, with an
+// error that says so, and does not touch the first one's record.
 func TestCollationFoldsElections(t *testing.T) {
 	s := imitate(t)
 	s.folds = true
@@ -102,7 +102,7 @@ func TestCollationFoldsElections(t *testing.T) {
 	}
 }
 
-// A unique index of another field refuses all elections but one. That is no lost race.
+// A unique index of another field refuses all elections but one. That is another error than a lost race.
 func TestAnotherUniqueIndex(t *testing.T) {
 	s := imitate(t)
 	s.unique = "owner"
@@ -315,7 +315,7 @@ func TestReadBackOfAReplicaSet(t *testing.T) {
 
 // A write that a candidate has given up does not stay on the server for as long as the majority is
 // away: each would take a thread and a connection. The ctx of a campaign has no deadline, so the call
-// has its own, and the server is told of it.
+// has its own, and the server knows it.
 func TestCallsEndOnTheServer(t *testing.T) {
 	s := imitate(t)
 	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
