@@ -211,7 +211,8 @@ func (v version) CommitTS() time.Time { return v.written }
 
 // NewDecider returns the election kept in the document with _id election, in the collection of the
 // database. Keep the client connected while you use the Decider, and disconnect it yourself. Others
-// may use it, too. Its read and write concerns and its timeout do not matter: the Decider has its own.
+// may use it, too. Its read and write concerns do not matter: the Decider has its own. Its timeout, if it
+// has one, counts only for the opening of a feed.
 // With SetDirect the driver also reads from a secondary, whose record may be old: use it for
 // a primary or a standalone only. Options may be nil. There is nothing to create before.
 func NewDecider(client *mongo.Client, database, collection, election string, opts *Options) *Decider {
