@@ -25,18 +25,20 @@ const announceTimeout = 500 * time.Millisecond
 
 // CreateAnnouncements makes the capped collection that Options.Announcements names, with a first
 // announcement, since MongoDB does not follow an empty collection. Every candidate may call it at
-// its start: if the collection exists it does nothing. It needs the action createCollection (role
-// readWrite has it).
+// its start: if the collection exists it does nothing, but a collection that is not capped is an
+// error. It needs the action createCollection (role readWrite has it).
 func (d *Decider) CreateAnnouncements(ctx context.Context) error {
 	if d.b.opts.Announcements == "" {
 		return errors.New("leaderelection/mongodb: Options.Announcements is empty: it names the collection to create")
 	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
 	const exists = 48
 	err := d.b.coll.Database().CreateCollection(ctx, d.b.opts.Announcements, options.CreateCollection().SetCapped(true).SetSizeInBytes(announcementsSize))
-	if slices.Contains(mongo.ErrorCodes(err), exists) {
-		return nil
-	}
-	if err == nil {
+	switch {
+	case slices.Contains(mongo.ErrorCodes(err), exists):
+		err = d.b.examine(ctx)
+	case err == nil:
 		_, err = d.b.announcements().InsertOne(ctx, bson.D{{Key: "election", Value: ""}})
 	}
 	if err != nil {
@@ -69,8 +71,8 @@ func (d *Decider) tail(ctx context.Context, yield func(*leaderelection.RaceEntry
 	if err != nil {
 		return err
 	}
-	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
-	for cursor.TryNext(ctx) { // of the time before
+	defer closing(ctx, cursor)
+	for tryNext(ctx, cursor, 0) { // of the time before
 	}
 	var last leaderelection.LeaderToken
 	for {
@@ -88,16 +90,16 @@ func (d *Decider) tail(ctx context.Context, yield func(*leaderelection.RaceEntry
 		if term <= 0 {
 			term = leaderelection.DefaultTermLength
 		}
-		cursor.SetMaxAwaitTime(max(term/2, time.Millisecond))
-		if err := d.announced(ctx, cursor); err != nil {
+		wait := max(term/2, time.Millisecond)
+		cursor.SetMaxAwaitTime(wait)
+		if err := d.announced(ctx, cursor, wait); err != nil {
 			return err
 		}
 	}
 }
 
-// announced returns when this election was announced, or when it has been waited for that
-// long enough.
-func (d *Decider) announced(ctx context.Context, cursor *mongo.Cursor) error {
+// announced returns when this election was announced, or after wait.
+func (d *Decider) announced(ctx context.Context, cursor *mongo.Cursor, wait time.Duration) error {
 	ours := false
 	for {
 		if ours && cursor.RemainingBatchLength() == 0 {
@@ -106,7 +108,7 @@ func (d *Decider) announced(ctx context.Context, cursor *mongo.Cursor) error {
 		var a struct {
 			Election string `bson:"election"`
 		}
-		if !cursor.TryNext(ctx) {
+		if !tryNext(ctx, cursor, wait) {
 			switch {
 			case cursor.Err() != nil:
 				return cursor.Err()

@@ -8,14 +8,19 @@
 //
 // # What it was tried on
 //
-// This project's own tests have not run on a real mongod yet. To run the whole suite on one, set
-// LEADERELECTION_TEST_MONGODB_URI to a replica set's URI and use go test. It was tried on:
+// It was tried on:
 //
+//   - MongoDB 4.4, by hand, as one server and as a replica set of three: the whole suite, and whole
+//     elections while servers, links and clocks failed (RELIABILITY.md). What these servers showed to
+//     be wrong has been repaired since, on the imitation.
+//   - An imitation of a replica set that speaks MongoDB's protocol and runs in the tests: all of this
+//     package, with the real driver.
 //   - FerretDB 1.24 (SQLite): reading, writing and whole elections. Its updates are not atomic
 //     under concurrent clients, so its commands were passed on one at a time. Do not use it for
 //     elections.
-//   - An imitation of a replica set that speaks MongoDB's protocol and runs in the tests: all of
-//     that, and change streams and announcements, with the real driver.
+//
+// To run the whole suite on a server of yours, set LEADERELECTION_TEST_MONGODB_URI to a replica set's
+// URI and use go test.
 //
 // # What is written where
 //
@@ -28,22 +33,25 @@
 // Never delete the document: nothing would show that there was one. A document without a version,
 // or with an empty record, is damage, and is left alone.
 //
-// The first write makes the database and the collection. A sharded collection must have _id as its
-// shard key.
+// The first write makes the database and the collection. The collection must not be capped, since such
+// a collection forgets its oldest documents. A sharded collection must have _id as its
+// shard key. If the collection has a collation, names that it takes for one are errors: with one that
+// ignores case, "JOB" next to "job".
 //
 // # Permissions
 //
 // Candidates need the actions find, insert and update on the collection, and changeStream for the
-// feed: the role readWrite on the database has them all. An observer needs find and changeStream
-// (role read). leaderelect doctor can use replSetGetConfig on the cluster (role clusterMonitor).
+// feed: the role readWrite on the database has them all. If they have listCollections, too, as with
+// that role, they refuse a capped collection. An observer needs find and changeStream (role read).
+// leaderelect doctor can use replSetGetConfig on the cluster (role clusterMonitor).
 //
 // # What MongoDB promises
 //
 // A write to one document is atomic, and _id is unique, so of two updates of one version one finds
 // the document changed. Writes wait for {w: "majority", j: true}, whatever the client's own write
 // concern is: a fail-over does not roll back what a majority of the voting members has in its
-// journal. Reads go to the primary with read concern "majority" (or "linearizable", see Options),
-// so they never show what may still be rolled back. See
+// journal. Reads go to the primary with read concern "majority", so they never show what may still be
+// rolled back. See
 // https://www.mongodb.com/docs/manual/core/write-operations-atomicity/,
 // https://www.mongodb.com/docs/manual/reference/write-concern/ and
 // https://www.mongodb.com/docs/manual/reference/read-concern-majority/.
@@ -55,14 +63,16 @@
 //   - storage that lies about fsync;
 //   - a restore from a backup.
 //
-// On a standalone mongod a majority is that one server. The command leaderelect doctor asks the
-// server whether it belongs to a replica set, how many members have data, and whether they keep a
-// journal (Decider.Durability).
+// On a standalone mongod a majority is that one server, whose reads also show what its journal does not
+// have yet. So a Decider does not confirm a write of its own by a read before the journal has it. A
+// replica set of one member costs as little as a standalone, and has change streams. The command
+// leaderelect doctor asks the server whether it belongs to a replica set, how many members have data,
+// and whether they keep a journal (Decider.Durability).
 //
 // If an update's response is a write concern error, the update has happened, but may yet be rolled
 // back. It is reported as an error, and the campaign reads it back.
 //
-// A write that is given up does not count because of that: no read of this package shows what a
+// A write that is given up does not count because of that: no read of a replica set shows what a
 // majority does not have, even after the call was canceled or its connection cut. Nor does a change
 // stream: "change streams only notify on data changes that have persisted to a majority of
 // data-bearing members" (https://www.mongodb.com/docs/manual/changeStreams/). Other servers that
@@ -86,6 +96,12 @@
 //
 // A document has at most 16 MiB. A record here has at most 256 KiB.
 //
+// A primary that cannot reach its majority, and stays primary (an arbiter votes for it), does not end a
+// write when its client gives it up. Each call has a time limit of 30 s that the server knows
+// (maxTimeMS), so no more attempts wait there than candidates make in 30 s. Within that limit the driver
+// retries a call about twice a second. So in a client of your own set retryReads and retryWrites to
+// false, as Open does: the campaign retries, with a pause that grows.
+//
 // # Connections that die silently
 //
 // A NAT, a firewall or a load balancer may forget a client's connections without telling anyone.
@@ -96,8 +112,13 @@
 //
 // # How the feed works
 //
-// It opens the change stream and then reads the document, so that it misses nothing, and skips what
-// the stream still delivers from before the read. The driver resumes a broken stream where it was.
+// It opens the change stream and then reads the document. The stream begins after all that the
+// primary has, so the read waits until a majority has that, too: nothing is missed. The feed skips
+// what the stream still delivers from before the read. The driver resumes a broken stream where it
+// was. In a sharded cluster a change stream waits for the shard with the fewest writes: for about
+// 10 s, unless periodicNoopIntervalSecs of the shards' members is less. A campaign restarts a feed that
+// is so late, and polls meanwhile.
+//
 // Change streams need a replica set or a sharded cluster. On a standalone server, and on databases
 // that only speak MongoDB's protocol, the feed fails once and says so. Then it stays silent, and
 // candidates and observers poll. It asks again each hour.
@@ -113,6 +134,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -130,11 +152,6 @@ import (
 
 // Options adjusts a Decider. The zero value is right for most.
 type Options struct {
-	// Linearizable makes reads linearizable: even a primary that has been deposed without
-	// knowing it never answers with an old record. Each read then waits for an empty write to
-	// reach a majority. Safety does not need it, since it depends on writes. A standby that
-	// polls pays more than it gains. A standalone server refuses it.
-	Linearizable bool
 	// FeedWait is how long the server may hold the feed's getMore before it answers that there
 	// is nothing new. Longer means fewer requests of idle standbys. Keep it shorter than the
 	// time after which something in between cuts silent connections. Zero: 10 minutes.
@@ -142,7 +159,8 @@ type Options struct {
 	// Announcements names a capped collection in the same database, for servers without change
 	// streams: each write is announced there, and the feed follows it with a tailable cursor.
 	// Empty: none; the record is polled. All candidates and observers of an election must have
-	// the same. See CreateAnnouncements.
+	// the same. Nothing is written if there is no such collection, or if it is not capped. See
+	// CreateAnnouncements.
 	Announcements string
 }
 
@@ -160,6 +178,10 @@ type backend struct {
 	coll   *mongo.Collection
 	id     string
 	opts   Options
+
+	secondary *atomic.Bool // see own; nil: not known
+	doubts    store.Doubts // own writes that a standalone's journal may not have
+	examined  atomic.Bool  // the collections are what they must be
 
 	probeAt atomic.Int64 // when to ask again for change streams, in Unix seconds; 0: now
 }
@@ -189,23 +211,24 @@ func (v version) CommitTS() time.Time { return v.written }
 
 // NewDecider returns the election kept in the document with _id election, in the collection of the
 // database. Keep the client connected while you use the Decider, and disconnect it yourself. Others
-// may use it, too. Its read and write concerns do not matter: the Decider has its own. Options may
-// be nil. There is nothing to create before.
+// may use it, too. Its read and write concerns do not matter: the Decider has its own. Its timeout, if it
+// has one, counts only for the opening of a feed.
+// With SetDirect the driver also reads from a secondary, whose record may be old: use it for
+// a primary or a standalone only. Options may be nil. There is nothing to create before.
 func NewDecider(client *mongo.Client, database, collection, election string, opts *Options) *Decider {
 	journal := true
-	reads := readconcern.Majority()
 	b := &backend{client: client, id: election}
 	if opts != nil {
 		b.opts = *opts
 	}
-	if b.opts.Linearizable {
-		reads = readconcern.Linearizable()
-	}
 	wrong := durations.Fault("FeedWait", b.opts.FeedWait, durations.Least)
+	if b.opts.Announcements == collection {
+		wrong = errors.New("Announcements names the record's collection; give it another name")
+	}
 	b.opts.FeedWait = cmp.Or(b.opts.FeedWait, 10*time.Minute)
 	b.coll = client.Database(database).Collection(collection, options.Collection().
 		SetWriteConcern(&writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journal}).
-		SetReadConcern(reads).
+		SetReadConcern(readconcern.Majority()).
 		SetReadPreference(readpref.Primary()))
 	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "mongodb", Ours: true, Place: fmt.Sprintf("MongoDB %s.%s _id %q", database, collection, election)}}
 	if d.election.Wrong = wrong; election == "" {
@@ -232,33 +255,75 @@ func disconnect(client *mongo.Client) error {
 	return nil
 }
 
-// closeTimeout is how long Close may take if the server does not answer.
+// closeTimeout is how long closing a client or a cursor may take if the server does not answer.
 const closeTimeout = 2 * time.Second
 
 // String names the place of the record: database, collection and document, and the servers
 // that Open was given (a client does not tell its own).
 func (d *Decider) String() string { return d.election.Place }
 
-// ReadCurrent implements leaderelection.RaceDecider.
+// callTime is how long a call may take, even on the server: the driver sends the time that is left as
+// maxTimeMS. A campaign's ctx has no deadline, and a server does not end a write that waits for
+// its majority when the client has gone, so each attempt would stay there until the majority is back.
+const callTime = 30 * time.Second
+
+// ReadCurrent implements leaderelection.RaceDecider. It takes 30 s at most.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	return d.election.Read(ctx)
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	e, err := d.election.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if at := e.Token.(version).id.Hex(); d.b.doubts.About(e.Incarnation, at) {
+		if err := d.b.journaled(ctx); err != nil {
+			return nil, d.election.Failed(ctx, store.Reading, fmt.Errorf("making sure that an earlier write, which had no response, is in the journal: %w", err))
+		}
+		d.b.doubts.Settle(at)
+	}
+	return e, nil
 }
 
-// WriteEntry implements leaderelection.RaceDecider: one findAndModify.
+// WriteEntry implements leaderelection.RaceDecider: one findAndModify. It takes 30 s at most.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
 	return d.election.Write(ctx, entry)
 }
+
+var errSecondary = errors.New("this server is a secondary, which may show an old record: connect to the replica set, without directConnection")
 
 // Load implements store.Store.
 func (b *backend) Load(ctx context.Context) (store.Stored[version], error) {
 	raw, err := b.coll.FindOne(ctx, bson.D{{Key: "_id", Value: b.id}}).Raw()
 	switch {
+	case b.secondary != nil && b.secondary.Load():
+		return store.Stored[version]{}, errSecondary
 	case errors.Is(err, mongo.ErrNoDocuments):
 		return store.Stored[version]{None: true}, nil
 	case err != nil:
 		return store.Stored[version]{}, err
 	}
+	if id, _ := raw.Lookup("_id").StringValueOK(); id != b.id {
+		return store.Stored[version]{}, store.Wrong("the server takes the document with _id %q for it: the collection's collation makes them one. Choose another name, or a collection without a collation", id)
+	}
 	return stored(raw)
+}
+
+// journaled waits until a standalone's journal has all that reads have shown, by a write that changes
+// nothing. Elsewhere reads show only what a majority has in its journals.
+func (b *backend) journaled(ctx context.Context) error {
+	var server hello
+	if err := b.ask(ctx, "hello", &server); err != nil || !server.standalone() {
+		return err
+	}
+	var never bson.ObjectID
+	err := b.coll.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: b.id}, {Key: "version", Value: never}}, bson.D{{Key: "$set", Value: bson.D{{Key: "version", Value: never}}}},
+		options.FindOneAndUpdate().SetReturnDocument(options.After)).Err()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return nil
+	}
+	return err
 }
 
 // stored is what a document says.
@@ -276,11 +341,58 @@ func stored(raw bson.Raw) (s store.Stored[version], err error) {
 
 // Swap implements store.Store.
 func (b *backend) Swap(ctx context.Context, at version, data []byte, e *leaderelection.RaceEntry) (version, error) {
+	if err := b.examine(ctx); err != nil {
+		return version{}, err
+	}
+	number, lost := b.doubts.Begin(e.Incarnation)
 	next, err := b.write(ctx, at, string(data))
-	if err == nil {
+	switch {
+	case err == nil:
+		b.doubts.Landed(number, next.id.Hex())
 		b.announce(ctx, e)
+	case errors.Is(err, leaderelection.ErrLostRace):
+		lost()
 	}
 	return next, err
+}
+
+// examine makes sure, once, that the record's collection is not capped, and that the announcements'
+// is. A capped collection forgets its oldest documents, so tokens would repeat. Another one would keep
+// all announcements. Nothing is known if the user may not list collections.
+func (b *backend) examine(ctx context.Context) error {
+	if b.examined.Load() {
+		return nil
+	}
+	record, news := b.coll.Name(), b.opts.Announcements
+	listed, err := b.coll.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: bson.D{{Key: "$in", Value: bson.A{record, news}}}}})
+	refused := slices.ContainsFunc(mongo.ErrorCodes(err), func(code int) bool {
+		return slices.Contains([]int{13, 8000, 59, 115, 238}, code) // not allowed, or not known by the server
+	})
+	if err != nil && !refused {
+		return err
+	}
+	capped := map[string]bool{}
+	for _, c := range listed {
+		capped[c.Name], _ = c.Options.Lookup("capped").BooleanOK()
+	}
+	switch {
+	case capped[record]:
+		return store.Wrong("the collection is capped: it forgets the record when others add documents. Choose another one")
+	case news != "" && !capped[news] && !refused:
+		return store.Wrong("Announcements: there is no capped collection %q: see CreateAnnouncements", news)
+	}
+	b.examined.Store(true)
+	return nil
+}
+
+// otherIndex reports whether a duplicate key is not that of _id.
+func otherIndex(err error) bool {
+	var said mongo.CommandError
+	if !errors.As(err, &said) {
+		return false
+	}
+	index, ok := said.Raw.Lookup("keyPattern").DocumentOK()
+	return ok && index.Lookup("_id").IsZero()
 }
 
 // write replaces the document of that version. If there is to be none it inserts one,
@@ -298,7 +410,7 @@ func (b *backend) write(ctx context.Context, at version, data string) (next vers
 	switch {
 	case errors.Is(err, mongo.ErrNoDocuments) && !at.id.IsZero():
 		return version{}, &leaderelection.LostRaceError{}
-	case mongo.IsDuplicateKeyError(err) && at.id.IsZero():
+	case mongo.IsDuplicateKeyError(err) && at.id.IsZero() && !otherIndex(err):
 		return version{}, &leaderelection.LostRaceError{Err: err}
 	case err != nil:
 		return version{}, err

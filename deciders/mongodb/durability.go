@@ -23,13 +23,13 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 		return nil, d.election.Failed(ctx, doing, err)
 	}
 	var server hello
-	if err := d.ask(ctx, "hello", &server); err != nil {
+	if err := d.b.ask(ctx, "hello", &server); err != nil {
 		return nil, d.election.Failed(ctx, doing, err)
 	}
 	switch {
 	case server.Kind == "isdbgrid":
 		return nil, d.election.Failed(ctx, doing, errors.New("it is a mongos, which says nothing of its shards: examine the replica set of the shard that has the collection"))
-	case server.Set == "":
+	case server.standalone():
 		return []durability.Warning{{
 			Detail: "this server is not a member of a replica set: its disk is the only one that has what was confirmed, nobody can lead while it is away, and without change streams candidates poll",
 			Advice: "make it a replica set of three members",
@@ -38,7 +38,7 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 	var answer struct {
 		Config setConfig `bson:"config"`
 	}
-	err := d.ask(ctx, "replSetGetConfig", &answer)
+	err := d.b.ask(ctx, "replSetGetConfig", &answer)
 	if err == nil && len(answer.Config.Members) == 0 {
 		err = errors.New("the answer names no members")
 	}
@@ -50,8 +50,10 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 }
 
 // ask has the primary run a command that takes no arguments.
-func (d *Decider) ask(ctx context.Context, command string, answer any) error {
-	return d.b.client.Database("admin").RunCommand(ctx, bson.D{{Key: command, Value: 1}}).Decode(answer)
+func (b *backend) ask(ctx context.Context, command string, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return b.client.Database("admin").RunCommand(ctx, bson.D{{Key: command, Value: 1}}).Decode(answer)
 }
 
 // hello is what a server says of itself to anybody. Hidden members are not among it.
@@ -62,6 +64,9 @@ type hello struct {
 	Passives []string `bson:"passives"` // they have data, and never become primary
 	Arbiters []string `bson:"arbiters"`
 }
+
+// standalone reports whether the server is neither a member of a replica set nor a mongos.
+func (h *hello) standalone() bool { return h.Set == "" && h.Kind != "isdbgrid" }
 
 func (h *hello) warnings() []durability.Warning {
 	data := len(h.Hosts) + len(h.Passives)

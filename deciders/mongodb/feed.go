@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -35,8 +36,8 @@ func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEnt
 	return d.election.Follow(ctx, d.stream)
 }
 
-// event is what is needed of a change event.
-type event struct {
+// changeEvent is what is needed of a change event.
+type changeEvent struct {
 	Type     string         `bson:"operationType"`
 	Time     bson.Timestamp `bson:"clusterTime"`
 	Document bson.Raw       `bson:"fullDocument"`
@@ -50,7 +51,13 @@ func (d *Decider) stream(ctx context.Context, yield func(*leaderelection.RaceEnt
 	if !d.b.awaitProbe(ctx) {
 		return ctx.Err()
 	}
-	changes, err := d.b.coll.Watch(ctx,
+	s, err := d.b.client.StartSession()
+	if err != nil {
+		return err
+	}
+	defer s.EndSession(ctx)
+	session := mongo.NewSessionContext(ctx, s)
+	changes, err := d.b.coll.Watch(session,
 		mongo.Pipeline{{{Key: "$match", Value: bson.D{{Key: "documentKey._id", Value: d.b.id}}}}},
 		options.ChangeStream().SetMaxAwaitTime(d.b.opts.FeedWait))
 	if noStreams(err) {
@@ -60,17 +67,34 @@ func (d *Decider) stream(ctx context.Context, yield func(*leaderelection.RaceEnt
 	if err != nil {
 		return err
 	}
-	defer func() { _ = changes.Close(context.WithoutCancel(ctx)) }()
+	defer closing(ctx, changes)
 
-	first, read, err := d.readAt(ctx)
+	if err := afterAll(s); err != nil {
+		return err
+	}
+	first, err := d.ReadCurrent(session)
 	if err != nil {
 		return err
 	}
+	var read bson.Timestamp
+	if t := s.OperationTime(); t != nil {
+		read = *t
+	}
+	was := *first // the caller may change an entry that it gets
 	if !yield(first) {
 		return nil
 	}
-	for changes.Next(ctx) {
-		var ev event
+	for {
+		if !tryNext(ctx, changes, d.b.opts.FeedWait) {
+			switch err := changes.Err(); {
+			case err != nil:
+				return err
+			case changes.ID() == 0:
+				return errors.New("the change stream ended: was the collection dropped or renamed?")
+			}
+			continue
+		}
+		var ev changeEvent
 		if err := bson.Unmarshal(changes.Current, &ev); err != nil {
 			return fmt.Errorf("the change stream's event: %w", err)
 		}
@@ -78,33 +102,39 @@ func (d *Decider) stream(ctx context.Context, yield func(*leaderelection.RaceEnt
 		if err != nil {
 			return err
 		}
-		if old := !ev.Time.After(read) && e.Compare(first) <= 0; old {
+		if old := !ev.Time.After(read) && e.Compare(&was) <= 0; old {
 			continue // it happened between the opening of the stream and the read
 		}
 		if !yield(e) {
 			return nil
 		}
 	}
-	if err := changes.Err(); err != nil {
-		return err
-	}
-	return errors.New("the change stream ended: was the collection dropped or renamed?")
 }
 
-// readAt reads, and returns also the time of the cluster's clock after that.
-func (d *Decider) readAt(ctx context.Context) (e *leaderelection.RaceEntry, at bson.Timestamp, err error) {
-	s, err := d.b.client.StartSession()
-	if err != nil {
-		return nil, at, err
+// tryNext is the cursor's TryNext: one request at most, which the server may hold for as long as wait.
+// It has a deadline, since else the driver applies the timeout of the client, if that has one.
+func tryNext(ctx context.Context, cursor interface{ TryNext(context.Context) bool }, wait time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, wait+callTime)
+	defer cancel()
+	return cursor.TryNext(ctx)
+}
+
+// closing closes a cursor, whose ctx has mostly ended.
+func closing(ctx context.Context, cursor interface{ Close(context.Context) error }) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	_ = cursor.Close(ctx)
+}
+
+// afterAll makes the session's next read show all that the primary had when it last answered, even
+// what no majority had yet: the read waits for it. A change stream begins after that, but the session's
+// own operation time is that of the majority.
+func afterAll(s *mongo.Session) error {
+	t, i, ok := s.ClusterTime().Lookup("$clusterTime", "clusterTime").TimestampOK()
+	if !ok {
+		return nil // a server without such a clock
 	}
-	defer s.EndSession(ctx)
-	if e, err = d.ReadCurrent(mongo.NewSessionContext(ctx, s)); err != nil {
-		return nil, at, err
-	}
-	if t := s.OperationTime(); t != nil {
-		at = *t
-	}
-	return e, at, nil
+	return s.AdvanceOperationTime(&bson.Timestamp{T: t, I: i})
 }
 
 // entry is the record in a document.
@@ -118,7 +148,7 @@ func (d *Decider) entry(raw bson.Raw) (*leaderelection.RaceEntry, error) {
 
 // changed is the record after a change. An update of ours sets version, record
 // and date, so the event holds all there is to know; after another's it reads.
-func (d *Decider) changed(ctx context.Context, ev *event) (*leaderelection.RaceEntry, error) {
+func (d *Decider) changed(ctx context.Context, ev *changeEvent) (*leaderelection.RaceEntry, error) {
 	switch ev.Type {
 	case "insert", "replace":
 		return d.entry(ev.Document)
@@ -138,6 +168,9 @@ func (d *Decider) changed(ctx context.Context, ev *event) (*leaderelection.RaceE
 
 // noStreams reports whether err says that the server has no change streams at all.
 func noStreams(err error) bool {
+	if err != nil && strings.Contains(err.Error(), "does not support sessions") { // the driver's words
+		return true
+	}
 	return slices.ContainsFunc(mongo.ErrorCodes(err), func(code int) bool {
 		switch code {
 		case 40573, // a standalone mongod

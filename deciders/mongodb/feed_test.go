@@ -118,9 +118,10 @@ func TestInvalidatedStream(t *testing.T) {
 // A server without change streams is asked once, and says so once. FerretDB and a
 // standalone mongod say it in different words.
 func TestNoChangeStreams(t *testing.T) {
-	standalone := imitate(t)
+	standalone, sessionless := imitate(t), imitate(t)
 	standalone.standalone = true
-	for name, uri := range map[string]string{"FerretDB": stores.FerretDB(t).URI, "standalone": "mongodb://" + standalone.addr} {
+	sessionless.standalone, sessionless.sessionless = true, true
+	for name, uri := range map[string]string{"FerretDB": stores.FerretDB(t).URI, "standalone": "mongodb://" + standalone.addr, "no sessions": "mongodb://" + sessionless.addr} {
 		t.Run(name, func(t *testing.T) {
 			d := mongodb.NewDecider(client(t, uri), database, collection, feedtest.Unique(), nil)
 			feedtest.Passing(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, "no change streams")

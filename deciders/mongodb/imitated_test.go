@@ -1,9 +1,12 @@
 package mongodb_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -25,10 +28,14 @@ func (s *imitation) command(ctx context.Context, name string, r *request) bson.D
 		return bson.D{{Key: "ok", Value: 1}, {Key: "config", Value: s.config}}
 	case "create":
 		return s.create(r)
+	case "listCollections":
+		return s.list(r)
 	case "find":
-		return s.find(r)
-	case "insert", "findAndModify":
+		return s.find(ctx, r)
+	case "insert":
 		return s.once(name, r)
+	case "findAndModify":
+		return s.replicated(r, s.once(name, r))
 	case "aggregate":
 		return s.watch(r)
 	case "getMore":
@@ -71,7 +78,21 @@ func (s *imitation) durable(r *request) {
 	s.wants(r, `true`, "writeConcern", "j")
 }
 
-func (s *imitation) find(r *request) bson.D {
+// replicated is the answer to a write, once a majority has it and all before it, or once a
+// standalone's journal has. A mongod does not give the wait up when the client has gone, but when
+// maxTimeMS is over.
+func (s *imitation) replicated(r *request, answer bson.D) bson.D {
+	n := len(s.events)
+	s.waiting++
+	done := s.await(s.ctx, r.limit(), func() bool { return s.common() >= n })
+	s.waiting--
+	if !done {
+		answer = append(slices.Clone(answer), bson.E{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: 50}, {Key: "codeName", Value: "MaxTimeMSExpired"}, {Key: "errmsg", Value: "operation exceeded time limit"}}})
+	}
+	return answer
+}
+
+func (s *imitation) find(ctx context.Context, r *request) bson.D {
 	coll := r.body.Lookup("find").StringValue()
 	if tailable, ok := r.body.Lookup("tailable").BooleanOK(); ok && tailable {
 		batch := bson.A{}
@@ -83,16 +104,37 @@ func (s *imitation) find(r *request) bson.D {
 		}
 		return s.batch(coll, s.open(&cursor{coll: coll, next: len(batch), tail: true}), "firstBatch", batch)
 	}
-	if level, _ := r.body.Lookup("readConcern", "level").StringValueOK(); level != "majority" && level != "linearizable" {
-		s.t.Errorf("imitation: find with read concern %q", level)
-	} else if s.standalone && level == "linearizable" {
-		return failure(123, "node needs to be a replica set member to use read concern")
+	s.wants(r, `"majority"`, "readConcern", "level")
+	docs := s.docs
+	if !s.standalone { // which knows no other reads than those of what it has
+		if _, i, after := r.body.Lookup("readConcern", "afterClusterTime").TimestampOK(); after && !s.await(ctx, r.limit(), func() bool { return s.timeOf(s.common()).I >= i }) {
+			return failure(50, "operation exceeded time limit")
+		}
+		if s.majority != nil {
+			docs = s.majority.docs
+		}
 	}
 	batch := bson.A{}
-	if d := s.docs[coll][r.body.Lookup("filter", "_id").StringValue()]; d != nil {
+	if d := docs[coll][s.key(docs[coll], r.body.Lookup("filter", "_id").StringValue())]; d != nil {
 		batch = append(batch, d)
 	}
 	return s.batch(coll, 0, "firstBatch", batch)
+}
+
+// key is the _id of the document that id finds, or id itself.
+func (s *imitation) key(docs map[any]bson.Raw, id string) string {
+	for other := range docs {
+		if s.folds && strings.EqualFold(other.(string), id) {
+			return other.(string)
+		}
+	}
+	return id
+}
+
+// duplicate is the error of a write that a unique index refuses.
+func duplicate(index, field string, value any) bson.D {
+	text := fmt.Sprintf("E11000 duplicate key error collection: %s.%s index: %s dup key: { %s: ... }", database, collection, index, field)
+	return append(failure(11000, text), bson.E{Key: "keyPattern", Value: bson.D{{Key: field, Value: 1}}}, bson.E{Key: "keyValue", Value: bson.D{{Key: field, Value: value}}})
 }
 
 func (s *imitation) insert(r *request) bson.D {
@@ -109,13 +151,18 @@ func (s *imitation) insert(r *request) bson.D {
 
 // update is findAndModify with $set and $currentDate.
 func (s *imitation) update(r *request) bson.D {
+	if s.secondary {
+		return failure(10107, "not master")
+	}
 	s.durable(r)
 	s.wants(r, "true", "new")
 	coll := r.body.Lookup("findAndModify").StringValue()
 	id := r.body.Lookup("query", "_id").StringValue()
+	asked := id
+	id = s.key(s.docs[coll], id)
 	was := s.docs[coll][id]
 	if upsert, _ := r.body.Lookup("upsert").BooleanOK(); upsert && (was == nil || !was.Lookup("version").Equal(r.body.Lookup("query", "version"))) {
-		return s.upsert(r, coll, id)
+		return s.upsert(r, coll, asked)
 	}
 	if was == nil || !was.Lookup("version").Equal(r.body.Lookup("query", "version")) {
 		return bson.D{{Key: "ok", Value: 1}, {Key: "value", Value: nil}}
@@ -135,8 +182,13 @@ func (s *imitation) update(r *request) bson.D {
 
 // upsert inserts what findAndModify did not find: the query's fields, and then what is set.
 func (s *imitation) upsert(r *request, coll, id string) bson.D {
-	if s.docs[coll][id] != nil {
-		return failure(11000, "E11000 duplicate key error")
+	if s.docs[coll][s.key(s.docs[coll], id)] != nil {
+		return duplicate("_id_", "_id", id)
+	}
+	for _, other := range s.docs[coll] { // an upsert of this package has none of the other fields: null
+		if value := other.Lookup(s.unique); s.unique != "" && value.IsZero() {
+			return duplicate(s.unique+"_1", s.unique, nil)
+		}
 	}
 	next := fields(r.body.Lookup("query").Document())
 	for k, v := range fields(r.body.Lookup("update", "$set").Document()) {
@@ -232,6 +284,9 @@ func (s *imitation) watch(r *request) bson.D {
 	if s.standalone {
 		return failure(40573, "The $changeStream stage is only supported on replica sets")
 	}
+	if level := r.body.Lookup("readConcern", "level").StringValue(); level != "majority" {
+		return failure(72, "Aggregation stage $changeStream cannot run with a readConcern other than 'majority'. Current readConcern: "+level)
+	}
 	coll := r.body.Lookup("aggregate").StringValue()
 	stages, _ := r.body.Lookup("pipeline").Array().Values()
 	stream, match := stages[0].Document().Lookup("$changeStream").Document(), stages[1].Document().Lookup("$match", "documentKey._id")
@@ -253,39 +308,22 @@ func (s *imitation) watch(r *request) bson.D {
 func (s *imitation) getMore(ctx context.Context, r *request) bson.D {
 	id := r.body.Lookup("getMore").Int64()
 	coll := r.body.Lookup("collection").StringValue()
-	limit := time.Second
-	if ms, err := r.body.LookupErr("maxTimeMS"); err == nil {
-		limit = time.Duration(ms.AsInt64()) * time.Millisecond
-	}
-	timeout := time.NewTimer(limit)
-	defer timeout.Stop()
-	for {
+	batch := bson.A{}
+	s.await(ctx, cmp.Or(r.limit(), time.Second), func() bool {
 		c := s.cursors[id]
-		if c == nil {
-			return failure(43, "cursor not found")
+		if c != nil && !c.dead {
+			batch = s.news(c)
 		}
-		if c.dead {
-			delete(s.cursors, id)
-			return s.batch(coll, 0, "nextBatch", bson.A{})
-		}
-		if batch := s.news(c); len(batch) > 0 {
-			return s.batch(coll, id, "nextBatch", batch)
-		}
-		more := s.more
-		s.mu.Unlock()
-		over := false
-		select {
-		case <-more:
-		case <-timeout.C:
-			over = true
-		case <-ctx.Done():
-			over = true
-		}
-		s.mu.Lock()
-		if over {
-			return s.batch(coll, id, "nextBatch", bson.A{})
-		}
+		return c == nil || c.dead || len(batch) > 0
+	})
+	switch c := s.cursors[id]; {
+	case c == nil:
+		return failure(43, "cursor not found")
+	case c.dead:
+		delete(s.cursors, id)
+		return s.batch(coll, 0, "nextBatch", bson.A{})
 	}
+	return s.batch(coll, id, "nextBatch", batch)
 }
 
 // news is what has happened since a cursor was asked last.
@@ -298,7 +336,7 @@ func (s *imitation) news(c *cursor) bson.A {
 		c.next += len(batch)
 		return batch
 	}
-	for ; c.next < len(s.events); c.next++ {
+	for ; c.next < s.common(); c.next++ {
 		raw, _ := bson.Marshal(s.events[c.next])
 		at := bson.Raw(raw).Lookup("ns", "coll").StringValue() + "\x00" + bson.Raw(raw).Lookup("documentKey", "_id").StringValue()
 		if at == c.coll {
@@ -326,9 +364,24 @@ func (s *imitation) batch(coll string, id int64, name string, docs bson.A) bson.
 	return bson.D{{Key: "ok", Value: 1}, {Key: "cursor", Value: c}}
 }
 
+// list is listCollections, of the names in the filter.
+func (s *imitation) list(r *request) bson.D {
+	names, _ := r.body.Lookup("filter", "name", "$in").Array().Values()
+	batch := bson.A{}
+	for _, n := range names {
+		name := n.StringValue()
+		if s.capped[name] != nil {
+			batch = append(batch, bson.D{{Key: "name", Value: name}, {Key: "type", Value: "collection"}, {Key: "options", Value: bson.D{{Key: "capped", Value: true}, {Key: "size", Value: 4096}}}})
+		} else if s.docs[name] != nil {
+			batch = append(batch, bson.D{{Key: "name", Value: name}, {Key: "type", Value: "collection"}, {Key: "options", Value: bson.D{}}})
+		}
+	}
+	return s.batch("$cmd.listCollections", 0, "firstBatch", batch)
+}
+
 func (s *imitation) create(r *request) bson.D {
 	coll := r.body.Lookup("create").StringValue()
-	if s.capped[coll] != nil {
+	if s.capped[coll] != nil || s.docs[coll] != nil {
 		return failure(48, "Collection already exists. NS: db."+coll)
 	}
 	if capped, _ := r.body.Lookup("capped").BooleanOK(); !capped {

@@ -8,41 +8,93 @@ import (
 	"io"
 	"maps"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // imitation is a replica set of one member that speaks MongoDB's wire protocol to the
 // real driver and understands the commands of this package, and no others. It keeps
-// its documents in memory. It does what MongoDB's manual says; what it cannot show is
-// whether MongoDB does the same.
+// its documents in memory. It does what MongoDB's manual says, and what mongod 4.4 was seen to do:
+// tests of the faults that it showed say so.
 type imitation struct {
 	t    testing.TB
 	addr string
 	ctx  context.Context
 	kill context.CancelFunc
 
-	mu         sync.Mutex
-	l          net.Listener
-	tls        *tls.Config // nil: plain TCP
-	conns      map[net.Conn]bool
-	password   string // of the user app; empty: clients need not log in
-	standalone bool   // no replica set: no change streams
-	said       bson.D // what it adds to hello
-	config     bson.D // of the replica set; nil: it refuses to tell
-	docs       map[string]map[any]bson.Raw
-	capped     map[string][]bson.Raw // by collection, in natural order
-	events     []bson.D              // the oplog, as change events
-	cursors    map[int64]*cursor
-	replies    map[string]bson.D // of retryable writes, by session and number
-	commands   map[string]int    // how many there were
-	more       chan struct{}     // closed by the next event
-	fault      func(command string) *fault
+	mu          sync.Mutex
+	l           net.Listener
+	tls         *tls.Config // nil: plain TCP
+	conns       map[net.Conn]bool
+	password    string // of the user app; empty: clients need not log in
+	standalone  bool   // no replica set: no change streams
+	sessionless bool   // it knows no sessions, as some that only speak the protocol
+	said        bson.D // what it adds to hello
+	config      bson.D // of the replica set; nil: it refuses to tell
+	docs        map[string]map[any]bson.Raw
+	capped      map[string][]bson.Raw // by collection, in natural order
+	events      []bson.D              // the oplog, as change events
+	majority    *snapshot             // what a majority has, or a standalone's journal, if that is held up
+	waiting     int                   // writes that wait for the majority or the journal
+	secondary   bool                  // it is one, though the set's only member
+	folds       bool                  // the collation of its collections ignores case
+	unique      string                // a field, besides _id, of which no two documents may have the same value
+	cursors     map[int64]*cursor
+	replies     map[string]bson.D          // of retryable writes, by session and number
+	commands    map[string][]time.Duration // all there were: the maxTimeMS of each
+	more        chan struct{}              // closed by the next event
+	fault       func(command string) *fault
+}
+
+// snapshot is what there was at a time.
+type snapshot struct {
+	docs   map[string]map[any]bson.Raw
+	events int // how many had been
+}
+
+// hold keeps writes from the majority, or from a standalone's journal, until release.
+func (s *imitation) hold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.majority = &snapshot{map[string]map[any]bson.Raw{}, len(s.events)}
+	for coll, docs := range s.docs {
+		s.majority.docs[coll] = maps.Clone(docs)
+	}
+}
+
+func (s *imitation) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.majority = nil
+	s.wake()
+}
+
+// crash undoes what the journal does not have.
+func (s *imitation) crash() {
+	s.mu.Lock()
+	s.docs, s.events = s.majority.docs, s.events[:s.majority.events]
+	s.mu.Unlock()
+	addr := s.addr
+	s.stop()
+	s.release()
+	s.start(addr)
+}
+
+// awaitWaiting waits until that many writes wait for the majority.
+func (s *imitation) awaitWaiting(want int) {
+	s.t.Helper()
+	feedtest.Eventually(s.t, fmt.Sprintf("%d writes wait for the majority", want), func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.waiting == want
+	})
 }
 
 // fault is what befalls a command.
@@ -71,7 +123,7 @@ func imitateTLS(t testing.TB, secure *tls.Config) *imitation {
 	t.Helper()
 	s := &imitation{
 		t: t, tls: secure, docs: map[string]map[any]bson.Raw{}, capped: map[string][]bson.Raw{}, cursors: map[int64]*cursor{},
-		replies: map[string]bson.D{}, commands: map[string]int{}, more: make(chan struct{}),
+		replies: map[string]bson.D{}, commands: map[string][]time.Duration{}, more: make(chan struct{}),
 	}
 	s.start(fmt.Sprintf("127.0.0.1:%d", stores.FreePort(t)))
 	t.Cleanup(s.stop)
@@ -156,9 +208,16 @@ func (s *imitation) count(names ...string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range names {
-		n += s.commands[name]
+		n += len(s.commands[name])
 	}
 	return n
+}
+
+// limits are the maxTimeMS of all commands of that name, zero if one had none.
+func (s *imitation) limits(name string) []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.commands[name])
 }
 
 const (
@@ -293,7 +352,7 @@ func (s *imitation) handle(ctx context.Context, r *request) (answer bson.D, more
 	name := elements[0].Key()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.commands[name]++
+	s.commands[name] = append(s.commands[name], r.limit())
 	f := &fault{}
 	if s.fault != nil {
 		if g := s.fault(name); g != nil {
@@ -322,14 +381,61 @@ func (s *imitation) handle(ctx context.Context, r *request) (answer bson.D, more
 		answer = append(answer, bson.E{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: 64}, {Key: "errmsg", Value: "waiting for replication timed out"}}})
 	}
 	if !s.standalone {
-		answer = append(answer, bson.E{Key: "operationTime", Value: s.now()})
+		at := s.now()
+		if name == "find" || name == "aggregate" || name == "getMore" {
+			at = s.timeOf(s.common()) // of what a reader may have seen
+		}
+		answer = append(answer, bson.E{Key: "operationTime", Value: at}, bson.E{Key: "$clusterTime", Value: bson.D{{Key: "clusterTime", Value: s.now()},
+			{Key: "signature", Value: bson.D{{Key: "hash", Value: bson.Binary{Data: make([]byte, 20)}}, {Key: "keyId", Value: int64(0)}}}}})
 	}
 	return answer, true
 }
 
 // now is the logical time: that of the last event.
-func (s *imitation) now() bson.Timestamp {
-	return bson.Timestamp{T: 1_700_000_000, I: uint32(len(s.events) + 1)}
+func (s *imitation) now() bson.Timestamp { return s.timeOf(len(s.events)) }
+
+func (s *imitation) timeOf(events int) bson.Timestamp {
+	return bson.Timestamp{T: 1_700_000_000, I: uint32(events + 1)}
+}
+
+// common is how many events a majority has, or the journal.
+func (s *imitation) common() int {
+	if s.majority != nil {
+		return s.majority.events
+	}
+	return len(s.events)
+}
+
+// await waits until ready, for no longer than limit (zero: for ever), and says whether it is.
+func (s *imitation) await(ctx context.Context, limit time.Duration, ready func() bool) bool {
+	var over <-chan time.Time
+	if limit > 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		over = timer.C
+	}
+	for !ready() {
+		more, left := s.more, false
+		s.mu.Unlock()
+		select {
+		case <-more:
+		case <-over:
+			left = true
+		case <-ctx.Done():
+			left = true
+		}
+		s.mu.Lock()
+		if left {
+			return ready()
+		}
+	}
+	return true
+}
+
+// limit is the command's maxTimeMS, or zero.
+func (r *request) limit() time.Duration {
+	ms, _ := r.body.Lookup("maxTimeMS").AsInt64OK()
+	return time.Duration(ms) * time.Millisecond
 }
 
 func failure(code int32, text string) bson.D {
@@ -342,10 +448,13 @@ func failure(code int32, text string) bson.D {
 
 func (s *imitation) hello() bson.D {
 	d := bson.D{
-		{Key: "helloOk", Value: true}, {Key: "ismaster", Value: true}, {Key: "isWritablePrimary", Value: true},
+		{Key: "helloOk", Value: true}, {Key: "ismaster", Value: !s.secondary}, {Key: "isWritablePrimary", Value: !s.secondary}, {Key: "secondary", Value: s.secondary},
 		{Key: "maxBsonObjectSize", Value: 16 << 20}, {Key: "maxMessageSizeBytes", Value: 48_000_000}, {Key: "maxWriteBatchSize", Value: 100_000},
-		{Key: "localTime", Value: time.Now()}, {Key: "logicalSessionTimeoutMinutes", Value: 30},
+		{Key: "localTime", Value: time.Now()},
 		{Key: "minWireVersion", Value: 0}, {Key: "maxWireVersion", Value: 21}, {Key: "ok", Value: 1},
+	}
+	if !s.sessionless {
+		d = append(d, bson.E{Key: "logicalSessionTimeoutMinutes", Value: 30})
 	}
 	if s.password != "" {
 		d = append(d, bson.E{Key: "saslSupportedMechs", Value: bson.A{"SCRAM-SHA-256"}})

@@ -10,7 +10,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -42,10 +44,9 @@ const minPoolSize = 2
 //
 // The election's name is all that follows the collection, even slashes. All query parameters are
 // optional: MongoDB's own connection string options, except those about read and write concerns,
-// and those below. By default authSource is admin, since the path does not name it here, and
-// minPoolSize is 2, see the package comment.
+// and those below. By default authSource is admin, since the path does not name it here, minPoolSize is
+// 2, see the package comment, and retryReads and retryWrites are false.
 //
-//	linearizable=true      Options.Linearizable
 //	feed_wait=10m          Options.FeedWait
 //	announcements=NAME     Options.Announcements; the collection is made if it is missing
 //	tls_ca=FILE            the authorities of the servers' certificates, PEM (else the system's)
@@ -57,6 +58,10 @@ const minPoolSize = 2
 // once. Other parameters are errors. Credentials are those of u, or what authMechanism finds
 // (MONGODB-AWS the environment, MONGODB-X509 the certificate). Open does I/O only to look up a +srv
 // name and to make announcements.
+//
+// With directConnection=true all calls fail while the server is a secondary. Some of MongoDB's
+// connection strings are not URLs. Give the last of several hosts its port: "a:1,b:27017", not "a:1,b".
+// Name hosts that have IPv6 addresses only. For a Unix domain socket use NewDecider.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	p, err := parse(u)
 	if err != nil {
@@ -70,6 +75,13 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if most := opts.MaxPoolSize; opts.MinPoolSize == nil && (most == nil || *most == 0 || *most >= minPoolSize) {
 		opts.SetMinPoolSize(minPoolSize)
 	}
+	// The campaign retries. With a deadline the driver would do so until then.
+	if opts.RetryReads == nil {
+		opts.SetRetryReads(false)
+	}
+	if opts.RetryWrites == nil {
+		opts.SetRetryWrites(false)
+	}
 	dial := dialer{lines: &lines.Lines{}, files: p.files}
 	if p.files.None() {
 		// The driver's own TLS, if any.
@@ -80,18 +92,24 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 		opts.SetTLSConfig(nil)
 	}
 	opts.SetDialer(dial)
+	secondary := new(atomic.Bool)
+	if opts.Direct != nil && *opts.Direct {
+		opts.SetServerMonitor(&event.ServerMonitor{ServerDescriptionChanged: func(e *event.ServerDescriptionChangedEvent) {
+			secondary.Store(e.NewDescription.Kind == "RSSecondary")
+		}})
+	}
 	client, done, err := clients.Open(ctx, fmt.Sprint(p.uri, p.files), func(context.Context) (own, func() error, error) {
 		client, err := mongo.Connect(opts)
 		if err != nil {
 			return own{}, nil, err
 		}
-		return own{client, dial.lines}, func() error { return disconnect(client) }, nil
+		return own{client, dial.lines, secondary}, func() error { return disconnect(client) }, nil
 	})
 	if err != nil {
 		return nil, store.OpenError("mongodb", u, err)
 	}
 	d := NewDecider(client.Client, p.database, p.collection, p.election, &p.opts)
-	d.close, d.election.Drop = done, client.Drop
+	d.close, d.election.Drop, d.b.secondary = done, client.Drop, client.secondary
 	d.election.Place += store.At(u.Host)
 	if p.opts.Announcements != "" {
 		if err := d.CreateAnnouncements(ctx); err != nil {
@@ -115,6 +133,7 @@ type parsed struct {
 type own struct {
 	*mongo.Client
 	*lines.Lines
+	secondary *atomic.Bool // it is connected directly to a server, and that is one
 }
 
 // dialer lists the connections. Unless base is nil it connects with TLS, by the files as they are
@@ -166,7 +185,7 @@ func parse(u *url.URL) (*parsed, error) {
 			p.files.Exclude(q, name)
 		}
 	}
-	p.opts = Options{Linearizable: q.Bool("linearizable"), FeedWait: q.Duration("feed_wait"), Announcements: q.String("announcements")}
+	p.opts = Options{FeedWait: q.Duration("feed_wait"), Announcements: q.String("announcements")}
 	p.uri = (&url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host, Path: "/", RawQuery: driver.Encode()}).String()
 	return p, q.Rest()
 }

@@ -16,7 +16,7 @@ import (
 
 func TestOpen(t *testing.T) {
 	s := imitate(t)
-	d := opened(t, "mongodb://"+s.addr+"/ops/elections/a%20b/c?replicaSet=rs0&appName=x&retryWrites=true&linearizable=true&feed_wait=1m")
+	d := opened(t, "mongodb://"+s.addr+"/ops/elections/a%20b/c?replicaSet=rs0&appName=x&retryWrites=true&feed_wait=1m")
 	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
 	if s.docs["elections"]["a b/c"] == nil {
 		t.Errorf("there are %v", s.docs)
@@ -79,7 +79,7 @@ func TestOpenRefuses(t *testing.T) {
 		"mongodb://h/d/c/e?w=1":                                  "no effect",
 		"mongodb://h/d/c/e?readPreference=secondary":             "no effect",
 		"mongodb://h/d/c/e?frobnicate=1":                         "frobnicate",
-		"mongodb://h/d/c/e?linearizable=perhaps":                 "linearizable",
+		"mongodb://h/d/c/e?linearizable=true":                    "linearizable",
 		"mongodb://h/d/c/e?feed_wait=soon":                       "feed_wait",
 		"mongodb://h/d/c/e?feed_wait=-1s":                        "feed_wait",
 		"mongodb://h/d/c/e?appName=a&appName=b":                  "appName",
