@@ -11,16 +11,14 @@ import (
 
 // policy is the part of a Config that decides anything.
 type policy struct {
-	id          string
-	term, skew  time.Duration
-	hold        time.Duration // nobody else acquires the record for so long from an acquisition
-	measured    bool          // ClockPolicy Unsynchronized: no wall clock is compared
-	checked     bool          // stamps and the clock's own bound count
-	hostPort    []string
-	params      []byte
-	priority    int
-	newID       func() string // makes up a random id
-	incarnation func() string
+	id         string
+	term, skew time.Duration
+	hold       time.Duration // nobody else acquires the record for so long from an acquisition
+	measured   bool          // ClockPolicy Unsynchronized: no wall clock is compared
+	checked    bool          // stamps and the clock's own bound count
+	hostPort   []string
+	params     []byte
+	priority   int
 }
 
 // claim is a state of the record by which somebody may lead, or which is kept for somebody.

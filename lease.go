@@ -235,16 +235,32 @@ func (l *lease) holds(now instant) bool {
 	return false
 }
 
-// issue returns the record of a write that begins now, and notes it. Writes of more than two terms ago are
+// issue returns the record of a write that begins now, and notes it. The two ids are random, and made up for it. Writes of more than two terms ago are
 // forgotten: what they have claimed is over. But the record stays this candidate's own.
-func (l *lease) issue(now instant, kind OpKind) *RaceEntry {
+func (l *lease) issue(now instant, kind OpKind, id, incarnation string) *RaceEntry {
 	if kind == OpRelease {
 		for i := range l.writes {
 			l.writes[i].done = true // what is given back begins nothing any more
 		}
 		return l.vacancy(now)
 	}
-	r := l.acquisitionOr(now, kind)
+	r := &RaceEntry{
+		LeaderID:         l.id,
+		HostPort:         l.hostPort,
+		ConnectionParams: l.params,
+		Priority:         l.priority,
+		TermExpiry:       now.wall.Add(l.term).UTC(),
+		TermLength:       l.term,
+		WriteID:          id,
+		Incarnation:      incarnation,
+		Extra:            l.base.of.Extra,
+		Token:            l.base.of.Token,
+	}
+	if kind == OpAcquire {
+		l.acquisition(r, now)
+	} else {
+		l.extension(r, now)
+	}
 	span := l.term - l.skew
 	w := write{kind: kind, of: r, over: l.base.of, begun: now, view: viewEnd{wall: r.TermExpiry.Add(-l.skew), mono: now.mono + span}}
 	if r.Unsynchronized {
@@ -264,26 +280,6 @@ func (l *lease) issue(now instant, kind OpKind) *RaceEntry {
 // maxWrites is how many writes are remembered. An ExtendEvery of a twentieth of a term makes forty in two terms.
 const maxWrites = 64
 
-func (l *lease) acquisitionOr(now instant, kind OpKind) *RaceEntry {
-	r := &RaceEntry{
-		LeaderID:         l.id,
-		HostPort:         l.hostPort,
-		ConnectionParams: l.params,
-		Priority:         l.priority,
-		TermExpiry:       now.wall.Add(l.term).UTC(),
-		TermLength:       l.term,
-		WriteID:          l.newID(),
-		Extra:            l.base.of.Extra,
-		Token:            l.base.of.Token,
-	}
-	if kind == OpAcquire {
-		l.acquisition(r, now)
-	} else {
-		l.extension(r, now)
-	}
-	return r
-}
-
 // acquisition completes the record that begins a leadership. Its Incarnation is made up now: two processes may
 // have been restored from one snapshot of a machine, so what was made up before need not be this process's
 // alone. A record of this candidate's own keeps its Incarnation, which shows everybody why nobody waited for
@@ -291,7 +287,7 @@ func (l *lease) acquisitionOr(now instant, kind OpKind) *RaceEntry {
 func (l *lease) acquisition(r *RaceEntry, now instant) {
 	b := l.base.of
 	_, r.Unsynchronized = l.over(now, l.mine)
-	r.ElectionNumber, r.Incarnation = l.highest+1, l.incarnation()
+	r.ElectionNumber = l.highest + 1
 	if b.ElectionNumber == NoElections {
 		// A record that was deleted, emptied or created again does not repeat a number that a fence has seen, if it
 		// has had no more than one leadership a second.

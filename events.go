@@ -2,6 +2,8 @@ package leaderelection
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -185,4 +187,150 @@ func (m *mailbox) close() {
 	if m.wake != nil {
 		m.wake()
 	}
+}
+
+// session is one run of a ChangeFeed.
+type session struct {
+	cancel context.CancelFunc
+	begun  time.Duration
+}
+
+// tendFeed keeps one ChangeFeed running, with pauses after failures.
+func (f *follower) tendFeed(wake *alarm) {
+	if f.feed == nil {
+		return
+	}
+	if f.feedRunning {
+		// A session that delivers nothing, not even its first record, hangs.
+		if s := f.feedSession; s != nil && !f.feedUp {
+			if late := s.begun + f.feeds.limit; wake.now.mono < late {
+				wake.at(late)
+			} else {
+				s.cancel()
+				f.feedSession = nil
+			}
+		}
+		return
+	}
+	if due := max(f.feeds.notBefore, f.notBefore()); wake.now.mono < due {
+		wake.at(due)
+		return
+	}
+	ctx, cancel := context.WithCancel(f.ctx)
+	s := &session{cancel: cancel, begun: wake.now.mono}
+	f.feedRunning, f.feedSession = true, s
+	go func() {
+		failure := errGoexit
+		defer func() {
+			cancel()
+			f.post(feedEnded{s, failure})
+		}()
+		var ended error
+		for e, err := range f.feed.Changes(ctx) {
+			if err != nil || ctx.Err() != nil {
+				ended = err
+				break
+			}
+			if e == nil {
+				continue
+			}
+			if ended = e.damaged(); ended != nil {
+				break
+			}
+			f.post(pushed{s, e})
+		}
+		failure = ended
+	}()
+}
+
+// delivered notes that the feed is alive, and whether it has delivered what was not known before.
+// Latest is the newest record known.
+func (f *follower) delivered(p pushed, latest *RaceEntry, now instant) {
+	if !f.feedUp && p.from == f.feedSession {
+		f.feedUp, f.worked = true, true
+		f.tellPlace()
+		f.feeds.worked()
+		f.feedEvent(nil, now)
+	}
+	f.heard = now.mono
+	if latest == nil || p.entry.Compare(latest) > 0 {
+		f.calls.Worked(now.mono, OpRead.does()) // while the feed delivers, there may be no read for long
+	}
+	if latest == nil || p.entry.Compare(latest) >= 0 {
+		f.outrun = 0
+	}
+}
+
+// feedGone notes that the feed has ended: until it is back, the record is polled.
+func (f *follower) feedGone(end feedEnded, now instant) {
+	f.feedRunning, f.feedUp, f.feedSession = false, false, nil
+	if f.winding {
+		return
+	}
+	err := end.err
+	if err == nil {
+		err = errors.New("leaderelection: the feed ended")
+	}
+	f.feeds.failed(max(end.of.begun, now.mono-f.feeds.base/2), true)
+	f.feeds.notBefore = max(f.feeds.notBefore, now.mono+asksFor(err))
+	f.feedEvent(err, now) // an ErrPermanent as well: what cannot be pushed can be polled
+}
+
+// feedCheck starts the feed again if a read shows that the feed has withheld something that it had
+// the time to deliver. That is an extension, or news that two reads in a row brought before the
+// feed did.
+func (f *follower) feedCheck(k *claims, read *RaceEntry, now instant) {
+	e := k.newest.of
+	if !f.feedUp || e == nil || read.Compare(e) <= 0 {
+		return
+	}
+	f.outrun++
+	extension := read.ElectionNumber == e.ElectionNumber && !e.Vacant() && !now.wall.Before(e.TermExpiry)
+	if extension || f.outrun > 1 {
+		f.outrun = 0
+		// What this session still delivers may be news, but does not show that the feed works.
+		f.feedUp = false
+		f.feedSession.cancel()
+		f.feedSession = nil
+		f.feedFails.Failed(now.mono, "", "the feed withheld news; starting it again", "known", e.Extension, "read", read.Extension)
+	}
+}
+
+func (f *follower) feedEvent(err error, now instant) {
+	if t := f.trace; t != nil && t.Feed != nil {
+		f.events.Add(func() { t.Feed(FeedEvent{Err: err}) })
+	}
+	if err != nil {
+		f.feedFails.Failed(now.mono, "", "the feed failed; polling until it is back", "err", err)
+	} else if !f.feedFails.Worked(now.mono, "") {
+		f.log(slog.LevelDebug, "the feed delivers")
+	}
+}
+
+// pollDue returns when a follower must read because it has no feed, or because no term is known to
+// be running. In that case only a read shows that the feed has fallen silent.
+func (f *follower) pollDue(wake *alarm, k *claims) (due time.Duration, polling bool) {
+	switch e := k.newest.of; {
+	case k.disputed:
+		return f.lastRead + f.reads.base, true
+	case f.feedUp && e != nil && !e.Vacant() && !k.end(k.newest).reached(wake.now):
+		// If a feed delivers nothing for longer than anybody can lead without a write, it
+		// has fallen silent, or a clock that is ahead has written the record.
+		silent := max(f.heard, f.lastRead) + k.termOf(e) + k.skew
+		if wake.now.mono < silent {
+			wake.until(k.end(k.newest))
+			wake.at(silent)
+			return 0, false
+		}
+		return silent, true
+	case f.feedUp:
+		return max(f.lastRead, f.heard) + f.poll, true
+	case k.base.of == nil && f.reads.fails > 0:
+		return 0, true // nothing is known yet: only the back-off spaces the reads
+	case f.everAsked:
+		return f.lastRead + f.poll<<min(f.reads.wary, 1), true
+	case f.feed != nil && f.feedRunning:
+		return f.timeout, true // the feed's first record is on its way
+	}
+	return 0, true
 }
