@@ -33,10 +33,11 @@ type ProxyOptions struct {
 	Addresses func(leader leaderelection.RaceEntry) []string
 
 	// Wait is how long the Proxy may keep a request while there is no leader, or the leader
-	// cannot be reached or has just ceased to lead. Zero means 2 s. That is ample for a
-	// hand-over on a store that pushes, if the leader's requests under way end soon. On a
-	// store that is polled, add the candidates' PollInterval. Negative means that requests do not wait. If CheckAddress
-	// allows none of the leader's addresses, requests are answered at once.
+	// cannot be reached or has just ceased to lead. Zero means a second more than twice the
+	// TermLength in the record: 31 s by default. With the other defaults that covers a hand-over
+	// (the leader's requests under way may take a term, and candidates and router poll twice a
+	// term) and a crash (the leader's term must run out). Negative means that requests do not
+	// wait. If CheckAddress allows none of the leader's addresses, requests are answered at once.
 	//
 	// If a request passes through several Proxies of one election, only the first keeps it:
 	// the others, and each RequireLeader, refuse it at once.
@@ -112,7 +113,14 @@ type ProxyOptions struct {
 	Logger *slog.Logger
 }
 
-const defaultWait = 2 * time.Second
+// patient returns how long a request may wait, by ProxyOptions.Wait or RedirectOptions.Wait and the
+// TermLength in the record. If that is 0 it is not known.
+func patient(wait, term time.Duration) time.Duration {
+	if wait != 0 {
+		return wait
+	}
+	return 2*cmp.Or(term, leaderelection.DefaultTermLength) + time.Second
+}
 
 // Proxy is a reverse proxy to the leader, made by [Router.Proxy].
 type Proxy struct {
@@ -165,7 +173,6 @@ func (r *Router) Proxy(opts *ProxyOptions) *Proxy {
 			p.o.Scheme = "https"
 		}
 	}
-	p.o.Wait = cmp.Or(p.o.Wait, defaultWait)
 	p.o.KeepBody = cmp.Or(p.o.KeepBody, 64<<10)
 	p.strict = p.o.CheckAddress == nil
 	if p.o.Transport == nil {

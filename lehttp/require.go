@@ -153,7 +153,7 @@ func (g gate) serve(w http.ResponseWriter, r *http.Request, next, otherwise http
 		w.Header().Set(notLeading, l.marks.refused)
 		l.refusal().answer(w)
 	default:
-		h := &home{gate: g, next: next, r: r}
+		h := &home{gate: g, election: l.marks.election, next: next, r: r}
 		otherwise.ServeHTTP(&relayed{w, l.marks.refused}, r.WithContext(context.WithValue(r.Context(), homeKey{}, h)))
 	}
 }

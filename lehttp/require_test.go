@@ -288,12 +288,12 @@ func TestOtherwise(t *testing.T) {
 	}
 }
 
-func TestReady(t *testing.T) {
+func TestLeader(t *testing.T) {
 	l := leading()
 	check := func(want int) {
 		t.Helper()
 		w := httptest.NewRecorder()
-		lehttp.Ready(l).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/ready", nil))
+		lehttp.Leader(l).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/leader", nil))
 		if w.Code != want {
 			t.Errorf("%d %q, want %d", w.Code, w.Body, want)
 		}
