@@ -189,6 +189,7 @@ func probe(ask func(*http.Request) (ok bool, why string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ok, why := ask(r)
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
 		if !ok {
 			w.WriteHeader(http.StatusServiceUnavailable)

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -72,8 +73,9 @@ type ProxyOptions struct {
 	// can write the election's record directs the requests, with their cookies and
 	// credentials. So allow only addresses that your candidates can have, such as an address
 	// range. It is called for each address of each new record. Nil means that link-local,
-	// multicast and unspecified addresses are refused. The Proxy's own Transport then also
-	// refuses names that resolve to one of these.
+	// multicast and unspecified addresses are refused, those of clouds' metadata services, and
+	// addresses of IPv6 by which a gateway may lead there. Loopback addresses are allowed. The
+	// Proxy's own Transport then also refuses names that resolve to one of these.
 	CheckAddress func(hostPort string) error
 
 	// TrustForwarded reports whether to believe the Forwarded and X-Forwarded-* headers of a
@@ -268,12 +270,20 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 		r.SetXForwarded()
 	}
 	r.Out.URL.RawQuery = r.In.URL.RawQuery // the leader parses it
-	r.Out.Header.Del(fence.Header)
+	for k := range r.Out.Header {
+		// A server that hands headers to programs as variables, as CGI does, takes an underscore for a hyphen.
+		if name := strings.ReplaceAll(k, "_", "-"); strings.EqualFold(name, fence.Header) || name != k && slices.ContainsFunc(forwarded, func(f string) bool { return strings.EqualFold(name, f) }) {
+			delete(r.Out.Header, k)
+		}
+	}
 	if p.o.Rewrite != nil {
 		p.o.Rewrite(r)
 	}
 	r.Out.Header["Via"] = append(r.Out.Header["Via"], protocol(r.In)+p.via)
 }
+
+// forwarded are the headers by which a proxy says where a request comes from.
+var forwarded = []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
 // keepForwarded keeps what earlier proxies have said of the client, and adds this hop.
 func keepForwarded(r *httputil.ProxyRequest) {

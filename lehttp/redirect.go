@@ -30,8 +30,7 @@ type RedirectOptions struct {
 	// request. Nil means the leader's HostPorts.
 	Addresses func(leader leaderelection.RaceEntry) []string
 	// CheckAddress returns an error for an address to which no client may be sent, as in
-	// ProxyOptions. It is called for each request. Nil means that link-local, multicast and
-	// unspecified addresses are refused.
+	// ProxyOptions. It is called for each request. Nil means the same as there.
 	CheckAddress func(hostPort string) error
 	// Logger gets leaders with useless addresses, and loops. Nil means slog.Default() from Warn
 	// on, as in Config.
