@@ -101,6 +101,56 @@ func TestRedirectWaits(t *testing.T) {
 	})
 }
 
+// The default Wait covers a crash, on a polled store: what waits for the dead leader gets to the next.
+func TestDefaultWaitCoversACrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memory.New(nil)
+		ctx, stop := context.WithCancel(t.Context())
+		dying := d.Handle()
+		var campaigns []*le.Campaign
+		for _, id := range []string{"a", "b"} {
+			store := d.Handle().Polled()
+			if id == "a" {
+				store = dying.Polled()
+			}
+			c, err := le.Config{Decider: store, LeaderID: id, HostPort: []string{id + ":80"}, MaxClockSkew: S}.Start(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			campaigns = append(campaigns, c)
+			if id == "a" {
+				for !c.View().ValueInFuture() {
+					time.Sleep(time.Second)
+				}
+			}
+		}
+		router, err := lehttp.Follow(le.WatchConfig{Decider: d.Handle().Polled(), MaxClockSkew: S})
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxy := router.Proxy(&lehttp.ProxyOptions{Transport: proxyTransport(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Host == "a:80" {
+				return nil, gone
+			}
+			return answering(), nil
+		})})
+		defer proxy.Close()
+		time.Sleep(time.Minute)
+		dying.Inject(memory.LoseRequests()) // nothing is heard of it
+		begin := time.Now()
+		w := httptest.NewRecorder()
+		proxy.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("x")))
+		if took := time.Since(begin); w.Code != http.StatusOK || took < 5*time.Second {
+			t.Errorf("%d after %v", w.Code, took)
+		}
+		stop()
+		for _, c := range campaigns {
+			<-c.Done()
+		}
+		router.Close()
+	})
+}
+
 // A router outlives the campaign of its process: what comes while that drains, and after its end, waits
 // for the next leader and goes there. And a process that wins serves what waits in it, though its router
 // has not heard of that yet.

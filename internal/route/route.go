@@ -269,7 +269,7 @@ func CheckHostPort(hp string) error {
 		return fmt.Errorf("HostPort %q has no host", hp)
 	}
 	if _, err := netip.ParseAddr(host); err != nil && !isName(host) {
-		return fmt.Errorf("HostPort %q: the host is neither an IP address nor a name of letters, digits, hyphens and dots", hp)
+		return fmt.Errorf("HostPort %q is not a host and a port: the host must be an IP address, or a name of letters, digits, hyphens, underscores and dots", hp)
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return fmt.Errorf("HostPort %q: the port must be a number from 1 to 65535", hp)
