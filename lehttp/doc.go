@@ -105,7 +105,7 @@ Config.DrainTimeout. A handler notices nothing of that:
 	its ctx ends                            when the view is over (a stream's: within a second)
 	what comes meanwhile                    goes to Otherwise, which keeps it for the next leader
 
-Streams are told to end, so that they do not hold up the next leader: see [RequireLeader].
+Streams end at once, so that they do not hold up the next leader: see [RequireLeader].
 
 The Proxy keeps requests (ProxyOptions.Wait) until there is a next leader. After the release that
 takes milliseconds on a store that pushes, and up to the PollInterval of candidates and router on a

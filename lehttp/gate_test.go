@@ -33,8 +33,8 @@ func campaigning(t *testing.T) (*le.Campaign, context.CancelFunc) {
 	return c, cancel
 }
 
-// What RequireLeader has admitted finishes under the lease, though the program has no lock: also if
-// the handler begins late, panics, or has a safe method.
+// A request that RequireLeader has admitted finishes under the lease, though the program has no lock,
+// even if the handler begins late, panics, or has a safe method.
 func TestAdmittedRequestsKeepTheLease(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		for _, panics := range []bool{false, true} {

@@ -19,7 +19,7 @@ type RedirectOptions struct {
 	Scheme string
 	// LeaderID is this process's own LeaderID if it is a candidate. It then does not send
 	// clients to itself while it holds the record but does not lead. If this process is
-	// elected while a request waits, the client is told to repeat it here.
+	// elected while a request waits, the answer sends the client here once more.
 	LeaderID string
 	// Election is as in ProxyOptions.
 	Election string

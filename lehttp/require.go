@@ -71,8 +71,8 @@ type RequireOptions struct {
 // A stream has no end of its own, and must not hold up the next leader. So the ctx of a stream ends
 // with that cause at most a second after leadership began to be given up, and a hijacked connection is
 // closed then. Streams are hijacked connections, such as WebSockets, and answers to a safe method of
-// which the handler has flushed a part, such as events. What a handler does with a stream counts as
-// part of the request until the handler returns.
+// which the handler has flushed a part, such as events. The lease is kept for a stream, too, until its
+// handler has returned.
 //
 // The handler gets the view of the leadership under which its request was admitted, by
 // [leaderelection.ViewFrom] and the request's ctx. Take the fencing token from that view, not from

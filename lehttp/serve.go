@@ -82,7 +82,8 @@ func Serve(ctx context.Context, campaign Ending, server *http.Server, listener n
 	case <-linger.C:
 	}
 	if deafen(listener) {
-		time.Sleep(handshake)
+		linger.Reset(handshake)
+		<-linger.C
 	}
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(o.Finish, 10*time.Second))
 	defer cancel()

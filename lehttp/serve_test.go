@@ -45,7 +45,7 @@ func serve(t *testing.T, h http.HandlerFunc, o *lehttp.ServeOptions) *serving {
 	return s
 }
 
-// client is a connection that is used again and again.
+// kept is a connection that is used again and again.
 type kept struct {
 	t *testing.T
 	net.Conn
@@ -130,8 +130,7 @@ func TestServeEndsInOrder(t *testing.T) {
 	}
 }
 
-// What is being answered is finished, for at most Finish; and an answer that was begun before the end
-// closes its connection, too.
+// Requests under way are finished, for at most Finish. Their answers close their connections, too.
 func TestServeFinishes(t *testing.T) {
 	for takes, fails := range map[time.Duration]bool{5 * time.Second: false, time.Minute: true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -65,8 +65,8 @@ func TestWaitFollowsFromTheTerm(t *testing.T) {
 	}
 }
 
-// A redirect waits for the next leader; when this process is that, its client is told to come again; and
-// what another Proxy keeps does not wait.
+// A redirect waits for the next leader. If this process becomes that, the answer sends the client here
+// once more. A request that another Proxy keeps does not wait.
 func TestRedirectWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := lehttp.NewRouter(le.Config{MaxClockSkew: S})

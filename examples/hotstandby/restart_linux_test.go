@@ -39,7 +39,7 @@ func delayedMain() {
 	defer stop()
 	l, err := net.Listen("tcp", os.Getenv("LISTEN"))
 	if err == nil {
-		err = serve(ctx, &delayed{l.(*net.TCPListener), d}) //nolint:forcetypeassert // it is
+		err = serve(ctx, &delayed{l.(*net.TCPListener), d})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -280,8 +280,8 @@ func CheckHostPort(hp string) error {
 	return nil
 }
 
-// isName reports whether host is a name of DNS. What a browser or a resolver might take for an IPv4
-// address in another notation, such as 2130706433 or 0x7f.1, is none.
+// isName reports whether host is a name of DNS. It refuses names that a browser or a resolver might take
+// for an IPv4 address in another notation, such as 2130706433 or 0x7f.1.
 func isName(host string) bool {
 	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
 	for _, label := range labels {

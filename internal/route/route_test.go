@@ -193,7 +193,7 @@ func TestCheckAddress(t *testing.T) {
 	}
 }
 
-// What is no host, or what a browser takes for another one, makes no URL.
+// A host that is invalid, or that a browser takes for another one, makes no URL.
 func TestCheckHostPort(t *testing.T) {
 	for _, good := range []string{"10.0.0.1:80", "[::1]:80", "[fe80::1]:80", "leader:80", "leader-0.orders_x.svc.cluster.local.:80", "1a.example:80", "3f2a9c1b2d4e:80", "0xy:80", "xn--bcher-kva.example:80"} {
 		if err := route.CheckHostPort(good); err != nil {
