@@ -132,10 +132,11 @@ func BenchmarkProxy(b *testing.B) {
 func BenchmarkNotice(b *testing.B) {
 	d := memory.NewDecider()
 	x, y := join(b, b.Context(), d, "a"), join(b, b.Context(), d, "b")
-	router, err := lehttp.Follow(b.Context(), le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S})
+	router, err := lehttp.Follow(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S})
 	if err != nil {
 		b.Fatal(err)
 	}
+	defer router.Close()
 	leader, next := x, y
 	select {
 	case <-x.elected:

@@ -89,7 +89,7 @@ func show(ctx context.Context, out io.Writer) (err error) {
 			return err
 		}
 	}
-	front, closeFront, err := front(ctx, s.decider)
+	front, closeFront, err := front(s.decider)
 	if err != nil {
 		return err
 	}
@@ -106,28 +106,23 @@ func show(ctx context.Context, out io.Writer) (err error) {
 
 // front starts the proxy that the clients ask. It is no candidate: it follows the
 // election, and could run anywhere, any number of times.
-func front(ctx context.Context, d le.RaceDecider) (url string, closeAll func(), err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	router, err := lehttp.Follow(ctx, le.WatchConfig{Decider: d, MaxClockSkew: skew})
+func front(d le.RaceDecider) (url string, closeAll func(), err error) {
+	router, err := lehttp.Follow(le.WatchConfig{Decider: d, MaxClockSkew: skew})
 	if err != nil {
-		cancel()
 		return "", nil, err
 	}
-	// A request is kept until the next leader is there, also after a crash: the
-	// default of 2 s is for hand-overs only.
-	proxy := router.Proxy(&lehttp.ProxyOptions{Wait: patience})
+	proxy := router.Proxy(&lehttp.ProxyOptions{Wait: patience}) // more than the default, for a busy machine
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		cancel()
+		router.Close()
 		return "", nil, err
 	}
 	server := &http.Server{Handler: proxy, ReadHeaderTimeout: patience}
 	go func() { _ = server.Serve(listener) }()
 	return "http://" + listener.Addr().String(), func() {
 		_ = server.Close()
-		cancel()
-		<-router.Done()
 		proxy.Close()
+		router.Close()
 	}, nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"sync"
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/file"
@@ -32,17 +31,12 @@ func serve(name string) int {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	var working sync.RWMutex // held for reading by requests under way
 	campaign, err := le.Config{
 		Decider:      file.NewDecider(os.Getenv(envRecord), nil),
 		LeaderID:     name,
 		HostPort:     []string{listener.Addr().String()},
 		TermLength:   term,
 		MaxClockSkew: skew,
-		OnElected:    func(context.Context, *le.TimeView) {}, // a hot standby is ready as it is
-		// The lease is kept until this returns: those who are being served are
-		// still answered by a leader.
-		OnOusting: func(context.Context) { working.Lock(); defer working.Unlock() },
 	}.Start(ctx)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -52,22 +46,18 @@ func serve(name string) int {
 		_, _ = io.Copy(io.Discard, r.Body)
 		fmt.Fprintln(w, uint64(le.ViewFrom(r.Context()).ElectionNumber()), name)
 	})
-	// RequireLeader asks the view before the app is called, and again before its
-	// answer leaves. Without it, a member that was frozen or cut off from the
-	// record would go on answering.
-	guarded := lehttp.RequireLeader(campaign, nil)(app)
-	server := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		working.RLock()
-		defer working.RUnlock()
-		guarded.ServeHTTP(w, r)
-	})}
 	go func() {
 		_, _ = bufio.NewReader(os.Stdin).ReadByte() // it ends when whoever started this is gone
 		cancel()
-		<-campaign.Done()
-		_ = server.Close()
 	}()
-	_ = server.Serve(listener)
+	// RequireLeader asks the view before the app is called, and again before its
+	// answer leaves. Without it, a member that was frozen or cut off from the
+	// record would go on answering.
+	server := &http.Server{ReadHeaderTimeout: patience, Handler: lehttp.RequireLeader(campaign, nil)(app)}
+	if err := lehttp.Serve(ctx, campaign, server, listener, nil); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	return 0
 }
 
