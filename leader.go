@@ -62,8 +62,8 @@ func (c *Campaign) beginLeadership(now instant, a *attempt) {
 	c.leadership = r
 	c.proofs.bury(&c.k)
 	r.extended(0, 0) // first: a listener may ask how long the view of a new leadership is
-	c.report(now)    // before OnElected and Lead: they find that Status says so, too
 	c.view.Store(r.view)
+	c.report(now) // after the view, so that who is told that this candidate leads finds its view; before OnElected and Lead
 	asks := c.asks
 	c.asks = nil
 	for _, ask := range asks {
