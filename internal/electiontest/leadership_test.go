@@ -396,41 +396,6 @@ func TestRule13WorkThatEnteredOverrunsTheDrain(t *testing.T) {
 	})
 }
 
-<<<<<<< HEAD
-// asking is a clock that asks a campaign whenever it is read.
-type asking struct {
-	clocks.SystemClock
-	look func()
-}
-
-func (l *asking) Now() time.Time {
-	if l.look != nil {
-		l.look()
-	}
-	return time.Now()
-}
-
-func (l *asking) Monotonic() time.Duration { return time.Since(time.Time{}.AddDate(1999, 0, 0)) }
-
-// Whoever is told by Status that a candidate leads finds the view of that leadership.
-func TestStatusComesAfterTheView(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		clock, looks := &asking{}, 0
-		a := join(t, memory.NewDecider(), "a", func(c *config) { c.Clock = clock })
-		clock.look = func() {
-			if a.Status() == le.Leading {
-				looks++
-				if a.View().ElectionNumber() == le.NoElections {
-					t.Error("it leads, and its view is of no leadership")
-				}
-			}
-		}
-		sleep(time.Second)
-		if a.leads(t); looks == 0 {
-			t.Error("nobody looked while it led")
-		}
-		a.stop()
-=======
 // Whoever is told by Status that a candidate leads finds the view of that leadership.
 func TestStatusComesAfterTheView(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -453,6 +418,5 @@ func TestStatusComesAfterTheView(t *testing.T) {
 		if a.leads(t); looks == 0 {
 			t.Error("nobody looked while it led")
 		}
->>>>>>> main
 	})
 }
