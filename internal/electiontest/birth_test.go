@@ -159,7 +159,7 @@ func TestEmptiedRecordIsWaitedFor(t *testing.T) {
 // TestRecordThatIsEmptiedAgainIsWaitedForAgain: each time that it is emptied somebody may have
 // led before.
 func TestRecordThatIsEmptiedAgainIsWaitedForAgain(t *testing.T) {
-	for kind, adjust := range map[string]func(*config){"stamps": polled, "no stamps": func(c *config) { polled(c); c.Decider = unstamped{c.Decider} }} {
+	for kind, adjust := range map[string]func(*config){"stamps": polled, "no stamps": unstamped} {
 		t.Run(kind, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				d := memory.NewDecider()

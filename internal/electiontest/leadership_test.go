@@ -420,3 +420,42 @@ func TestStatusComesAfterTheView(t *testing.T) {
 		}
 	})
 }
+
+// A leadership that is lost in one step with all its callbacks says why.
+func TestLostLeadershipSaysWhy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) {
+			c.OnElected, c.OnOusting = func(context.Context, *le.TimeView) {}, nil
+		})
+		sleep(time.Second)
+		a.leads(t)
+		d.Replace(rival(first + 9))
+		synctest.Wait()
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		last := a.status[len(a.status)-1]
+		if last.From != le.Leading || last.To != le.Following || !errors.Is(last.Cause, le.ErrOusted) || last.Number != first {
+			t.Errorf("told of %+v, want its end as ousted", last)
+		}
+	})
+}
+
+// So does one that is given up when OnElected has returned, and is released.
+func TestResignedLeadershipSaysWhy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) {
+			c.OnElected, c.OnOusting = func(context.Context, *le.TimeView) {}, nil
+		})
+		sleep(time.Second)
+		a.store.Inject(memory.Slow(time.Second))
+		go a.Resign(t.Context())
+		sleep(5 * time.Second)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if n := len(a.status); n != 3 || a.status[1].From != le.Leading || a.status[1].To != le.Draining || !errors.Is(a.status[1].Cause, le.ErrResigned) || a.status[1].Number != first {
+			t.Errorf("told of %+v, want its end as resigned", a.status)
+		}
+	})
+}

@@ -18,7 +18,7 @@ func TestLifeline03KeptForTheLiving(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		unround()
 		d, k := memory.NewDecider(), newKernel()
-		_, b, view := robbed(t, d, lifelined(k.process()))
+		_, b, view := robbed(t, d, lifelined(k.process()), polled)
 		c := join(t, d, "c", polled, lifelined(k.process()), func(c *config) { c.PollInterval = time.Second })
 		neverBoth(t, T+S-100*time.Millisecond, view, b, c)
 		if e := d.Entry(); e.LeaderID != "b" || b.count()+c.count() > 0 {
@@ -107,9 +107,6 @@ func TestLifelineNil(t *testing.T) {
 		a.leads(t)
 	})
 }
-
-// cutOff keeps the leader that was robbed from learning of it.
-func cutOff(m *member) { m.store.Inject(memory.Fail(errors.New("cut off"))) }
 
 // A campaign with a hold is never marked, even if the dead left a term that is disproved: else later jobs would
 // never be due.

@@ -557,3 +557,123 @@ func TestContractResignWithoutAStore(t *testing.T) {
 		})
 	}
 }
+
+// Rule 18, where a feed tells of the request before the acquisition's answer is here.
+func TestRule18RequestOvertakesTheAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		b := join(t, d, "b", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
+				if op.Kind == memory.Write {
+					return memory.Fault{AnswerDelay: time.Second}
+				}
+				return memory.Fault{}
+			})
+		})
+		sleep(100 * time.Millisecond)
+		if err := le.Transfer(t.Context(), d, "c"); err != nil {
+			t.Fatal(err)
+		}
+		c := join(t, d, "c")
+		sleep(5 * time.Second)
+		if c.leads(t); b.count() > 0 || d.Entry().ElectionNumber != first+1 {
+			t.Errorf("b led %d times; %+v", b.count(), d.Entry())
+		}
+	})
+}
+
+// Rule 18, where the request comes when the view is over, and the term is not: it is
+// released to whom the operator asked for, and not claimed again.
+func TestRule18RequestAfterTheView(t *testing.T) {
+	for name, ask := range map[string]func(context.Context, le.RaceDecider) error{
+		"StepDown": func(ctx context.Context, d le.RaceDecider) error { return le.StepDown(ctx, d, false) },
+		"Transfer": func(ctx context.Context, d le.RaceDecider) error { return le.Transfer(ctx, d, "c") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				a := join(t, d, "a", func(c *config) {
+					elected := c.OnElected
+					c.OnElected = func(ctx context.Context, v *le.TimeView) {
+						elected(ctx, v)
+						time.Sleep(800 * time.Millisecond) // until the term is nearly over
+					}
+				})
+				sleep(time.Second)
+				c := join(t, d, "c")
+				a.leads(t)
+				a.store.Inject(memory.Fail(errors.New("cut off")))
+				sleep(T - S - 500*time.Millisecond) // the view ends at 14 s
+				a.follows(t)
+				if err := ask(t.Context(), d); err != nil {
+					t.Fatal(err)
+				}
+				a.store.Inject(nil)
+				sleep(2 * time.Second)
+				if c.leads(t); a.count() != 1 {
+					t.Errorf("a had %d leaderships", a.count())
+				}
+			})
+		})
+	}
+}
+
+// Resign of a candidate whose acquisition is under way returns when what it won is
+// released.
+func TestContractResignWaitsForAnAcquisition(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(memory.Slow(2 * time.Second).On(memory.Write).Times(1))
+		}, polled)
+		sleep(100 * time.Millisecond) // it has not landed
+		if err := a.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first || a.count() > 0 {
+			t.Errorf("the record is %+v after %d leaderships, want it won, and released", e, a.count())
+		}
+	})
+}
+
+// Rule 13, with a term so long that a call may hang for minutes: at the end it is given
+// up in time for the release.
+func TestRule13ACallThatHangsDoesNotKeepTheRelease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) { c.TermLength = time.Hour })
+		sleep(time.Second)
+		a.leads(t)
+		release := make(chan struct{})
+		defer close(release)
+		a.store.Inject(memory.Hang(release).On(memory.Write).Times(1))
+		sleep(30 * time.Minute) // its extension hangs
+		began := time.Now()
+		a.quit()
+		if e := d.Entry(); !e.Vacant() || time.Since(began) > 10*time.Second {
+			t.Errorf("stopped after %v; the record is %+v, want it released", time.Since(began), e)
+		}
+	})
+}
+
+// Resign does not wait for an acquisition that did not happen for longer than a term of
+// one's own, whatever term it would have taken.
+func TestContractResignAwaitsATermAtMost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := rival(3)
+		e.TermLength, e.TermExpiry = 10*T, time.Now().Add(-T)
+		d.Replace(e)
+		a := join(t, d, "a", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(memory.LoseRequests().On(memory.Write).Times(1))
+		}, polled)
+		sleep(100 * time.Millisecond) // it was lost
+		began := time.Now()
+		if err := a.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > T {
+			t.Errorf("Resign took %v", took)
+		}
+	})
+}
