@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -676,4 +678,121 @@ func TestContractResignAwaitsATermAtMost(t *testing.T) {
 			t.Errorf("Resign took %v", took)
 		}
 	})
+}
+
+// lags is a store one of whose reads is answered by a replica that lags: it shows an earlier state.
+type lags struct {
+	*memory.Decider
+	mu    sync.Mutex
+	stale *le.RaceEntry // what the next read shows; nil: the record
+}
+
+// lag has the next read show e.
+func (l *lags) lag(e *le.RaceEntry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stale = e
+}
+
+func (l *lags) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
+	l.mu.Lock()
+	e := l.stale
+	l.stale = nil
+	l.mu.Unlock()
+	if e != nil {
+		return e.Clone(), nil
+	}
+	return l.Decider.ReadCurrent(ctx)
+}
+
+// lagsPolled is lags without its feed.
+type lagsPolled struct{ le.RaceDecider }
+
+// released fails unless the record is vacant and the leadership that it names is the given one.
+func released(t *testing.T, d *memory.Decider, number le.ElectionNumber) {
+	t.Helper()
+	if e := d.Entry(); !e.Vacant() || e.ElectionNumber != number {
+		t.Errorf("the record is %+v, want leadership %d released", e, number)
+	}
+}
+
+// Rule 14: a stale read does not settle what became of an acquisition whose answer was lost. Who stops, resigns or
+// makes one try reads again, and releases what it has won.
+func TestRule14StaleReadSettlesNothing(t *testing.T) {
+	for _, how := range []string{"stops", "resigns", "tries once"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				d.Replace(vacantAt(7))
+				before, err := d.ReadCurrent(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				store := &lags{Decider: d.Handle()}
+				store.Inject(func(op memory.Op) (f memory.Fault) {
+					if op.Kind == memory.Write && !op.Entry.Vacant() {
+						store.lag(before)
+						f.Err, f.Lands, f.AnswerDelay = memory.ErrLost, true, 100*time.Millisecond
+					}
+					return f
+				})
+				if how == "tries once" {
+					c := le.Config{Decider: lagsPolled{store}, LeaderID: "a", TermLength: T, MaxClockSkew: S, Logger: slog.New(slog.DiscardHandler)}
+					if _, err := c.TryAcquire(t.Context()); err == nil {
+						t.Error("it leads")
+					}
+					released(t, d, 8)
+					return
+				}
+				a := join(t, d, "a", func(c *config) { c.Decider = lagsPolled{store} })
+				sleep(50 * time.Millisecond) // its acquisition has landed
+				if how == "stops" {
+					a.quit()
+				} else if err := a.Resign(t.Context()); err != nil {
+					t.Error(err)
+				}
+				released(t, d, 8)
+			})
+		})
+	}
+}
+
+// Rule 13: nor does it settle what became of a release, even if a feed has told of it before it was undone.
+func TestRule13StaleReadAfterAReleaseThatIsUndone(t *testing.T) {
+	for _, how := range []string{"stops", "resigns"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				d.Replace(vacantAt(7))
+				before, err := d.ReadCurrent(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				store := &lags{Decider: d.Handle()}
+				a := join(t, d, "a", func(c *config) { c.Decider = store })
+				sleep(3 * time.Second)
+				a.leads(t)
+				failed := false
+				store.Inject(func(op memory.Op) (f memory.Fault) {
+					if op.Kind == memory.Write && op.Entry.Vacant() && !failed {
+						failed = true
+						d.Tell(op.Entry)
+						store.lag(before)
+						f.Err, f.AnswerDelay = memory.ErrLost, 50*time.Millisecond
+					}
+					return f
+				})
+				time.AfterFunc(40*time.Millisecond, func() { d.Tell(nil) })
+				if how == "stops" {
+					a.quit()
+				} else if err := a.Resign(t.Context()); err != nil {
+					t.Error(err)
+				}
+				released(t, d, 8)
+				if !failed {
+					t.Error("no release was undone")
+				}
+			})
+		})
+	}
 }
