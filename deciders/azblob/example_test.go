@@ -45,5 +45,5 @@ func ExampleOpen() {
 	fmt.Println(err)
 	// Output:
 	// ready
-	// leaderelection/azblob: opening azblob://account/elections/nightly?native_leese=xxxxx: there is no parameter "native_leese"; there are companion, content_type, create, create_companions, encryption_scope, endpoint, metadata, native_lease, tier: leaderelection: no retry can help
+	// leaderelection/azblob: opening azblob://account/elections/nightly?native_leese=xxxxx: there is no parameter "native_leese"; there are companion, content_type, create, create_companions, encryption_scope, endpoint, metadata, native_lease: leaderelection: no retry can help
 }

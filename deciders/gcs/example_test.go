@@ -46,5 +46,5 @@ func ExampleOpen() {
 	fmt.Println(err)
 	// Output:
 	// ready
-	// leaderelection/gcs: opening gs://my-bucket/elections/nightly?anonymus=xxxxx: there is no parameter "anonymus"; there are acl, anonymous, cache_control, content_type, encryption_key_file, endpoint, kms_key, metadata, predefined_acl, storage_class, user_project: leaderelection: no retry can help
+	// leaderelection/gcs: opening gs://my-bucket/elections/nightly?anonymus=xxxxx: there is no parameter "anonymus"; there are anonymous, cache_control, content_type, endpoint, kms_key, metadata: leaderelection: no retry can help
 }
