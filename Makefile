@@ -80,6 +80,7 @@ test-command: npm
 WITH_azblob   = ./fence/fenceazure
 WITH_dynamo   = ./fence/fencedynamo
 WITH_gcs      = ./fence/fencegcs
+WITH_hinted   = ./internal/testsof/hinted
 WITH_natskv   = ./internal/testsof/natskv
 WITH_postgres = ./internal/testsof/fencesql
 WITH_redis    = ./fence/fenceredis

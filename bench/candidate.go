@@ -23,7 +23,7 @@ import (
 // roleEnv has the role of a process that is a candidate, in JSON.
 const roleEnv = "LEADERELECTION_BENCH_ROLE"
 
-// role is what a candidate process is told: it contests many elections at once, each with a
+// role is the order that the bench gives a candidate process. It contests many elections at once, each with a
 // client of its own, so that one run gives many samples.
 type role struct {
 	Contestant int // the index in contestants
@@ -140,7 +140,7 @@ type process struct {
 
 	mu      sync.Mutex
 	events  []event
-	changed chan struct{} // closed, and made afresh, with each event
+	changed chan struct{} // closed, and replaced, with each event
 }
 
 // starting is held while a process starts: dozens at once would keep those that lead from
@@ -208,7 +208,7 @@ func (p *process) look() ([]event, <-chan struct{}) {
 }
 
 // await returns when the process's events are as is says; it returns an error that
-// says what was awaited, where that takes longer than patience.
+// says what was awaited if that takes longer than patience.
 func (p *process) await(ctx context.Context, what string, patience time.Duration, is func([]event) bool) error {
 	over := time.NewTimer(patience)
 	defer over.Stop()
@@ -269,7 +269,7 @@ func (p *process) kill() {
 	if p.killed.IsZero() {
 		p.killed = time.Now()
 	}
-	_ = p.cmd.Process.Kill() // nothing to kill, where it has ended
+	_ = p.cmd.Process.Kill() // nothing to kill if it has ended
 	<-p.ended
 	_ = p.stdin.Close()
 }

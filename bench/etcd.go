@@ -32,7 +32,7 @@ func etcdClient(s seat) (*clientv3.Client, error) {
 	})
 }
 
-// etcdElection contests as the package's example does: a session, Campaign, and whoever leads
+// etcdElection contests as the package's example does: a session, Campaign, and a leader that
 // watches the session.
 func etcdElection(ctx context.Context, s seat, lead func()) error {
 	client, err := etcdClient(s)

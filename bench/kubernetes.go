@@ -178,7 +178,7 @@ func (a *apiServer) create(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *apiServer) update(w http.ResponseWriter, r *http.Request) {
-	var l coordination.Lease // read before the lock: whoever sends it may be stopped in the midst of it
+	var l coordination.Lease // read before the lock: its sender may be stopped in the midst of it
 	if err := json.NewDecoder(r.Body).Decode(&l); err != nil || l.Name != r.PathValue("name") {
 		refuse(w, http.StatusBadRequest, meta.StatusReasonBadRequest, r.PathValue("name"))
 		return

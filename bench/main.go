@@ -1,6 +1,6 @@
 // Command bench elects leaders with this library and with what people use instead, on the
 // same stores, and prints what users choose by, as the table of README.md: how long a crash and a
-// stop leave the work without a leader, and what is asked of the store meanwhile.
+// stop leave the work without a leader, and how many requests the store gets.
 //
 //	go -C bench run .
 //

@@ -261,7 +261,7 @@ func TestOpenRefuses(t *testing.T) {
 		_, err := feedtest.Open(t.Context(), gcs.Open, address)
 		feedtest.Permanent(t, err)
 	}
-	// What other clients of the store have, and an election does not need.
+	// Parameters that other clients of the store have, and an election does not need.
 	for _, name := range []string{"acl", "predefined_acl", "encryption_key_file", "storage_class", "user_project"} {
 		_, err := feedtest.Open(t.Context(), gcs.Open, "gs://elections/one?"+name+"=x")
 		feedtest.Permanent(t, err, `no parameter "`+name+`"`)

@@ -90,7 +90,7 @@ func TestAccessPoint(t *testing.T) {
 	}
 }
 
-// What a URL asks for is in the requests.
+// The requests have the settings of the URL.
 func TestOpenAsks(t *testing.T) {
 	stores.AWSAlone(t, "root", "root-secret")
 	var sent *http.Request

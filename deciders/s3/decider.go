@@ -171,7 +171,7 @@ const reads, opaqueReads = 4, 16
 
 // read returns the object's content and its ETag. An ETag of a later version would
 // be fatal: a write by it would replace a record that nobody has seen. So the ETag
-// must be the content's MD5. Where ETags are opaque, two answers in a row must have
+// must be the content's MD5. If ETags are opaque, two answers in a row must have
 // the same one: the version was there all the time from the reading of the one to
 // that of the other, so what was read in between is its content, and what was read
 // after that is newer. An answer that tells of SSE-KMS is taken as it comes: servers that

@@ -49,7 +49,7 @@ func TestOpenRefuses(t *testing.T) {
 		"s3://bucket?region=eu-central-1":         "1 to 1024",
 		"s3:///one?region=eu-central-1":           "bucket",
 		"s3:bucket/one":                           "s3://",
-		// What other clients of the store have, and an election does not need.
+		// Parameters that other clients of the store have, and an election does not need.
 		"s3://bucket/one?acl=private":             `no parameter "acl"`,
 		"s3://bucket/one?storage_class=STANDARD":  `no parameter "storage_class"`,
 		"s3://bucket/one?sse_c_key_file=/run/k":   `no parameter "sse_c_key_file"`,

@@ -404,7 +404,7 @@ func TestWhoMayAsk(t *testing.T) {
 	}
 }
 
-// Names are text, whatever they say: the pages' scripts make no HTML of what they are told.
+// Names are text, whatever they say: the pages' scripts make no HTML.
 func TestPageMakesNoHTML(t *testing.T) {
 	scripts, err := filepath.Glob("page/*.js")
 	if err != nil || len(scripts) == 0 {
