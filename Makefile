@@ -80,6 +80,7 @@ test-command: npm
 WITH_azblob   = ./fence/fenceazure
 WITH_dynamo   = ./fence/fencedynamo
 WITH_gcs      = ./fence/fencegcs
+WITH_hinted   = ./internal/testsof/hinted
 WITH_natskv   = ./internal/testsof/natskv
 WITH_postgres = ./internal/testsof/fencesql
 WITH_redis    = ./fence/fenceredis
@@ -109,12 +110,10 @@ models:
 mutants:
 	$(GOTEST) -timeout 40m -run '^TestMutants$$' $(TESTFLAGS) ./internal/electiontest ./shard ./lifeline
 
-# What the deciders allocate, and how often the command wakes up, which the race
-# detector would add to.
+# How often the command wakes up, and what a group asks of its store: without the race detector.
 test-cost:
 	$(GOTEST) -run 'Sleeps|^TestStart$$' $(TESTFLAGS) ./cmd/leaderelect
 	$(GOTEST) -run '^TestCost$$' $(TESTFLAGS) ./shard
-	$(GOTEST) -run OwnBytes $(TESTFLAGS) ./deciders/azblob ./deciders/dynamo ./deciders/gcs ./deciders/s3
 
 test-nested:
 	@set -e; for m in $(NESTED); do echo "== $$m"; \
@@ -289,7 +288,7 @@ consume:
 
 bench:
 	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 3 -cpu 1,2 ./internal/electiontest
-	$(GO) test -run '^$$' -bench 'Crash|Handover|Store|Outage|Thousand' -benchtime 1x ./internal/electiontest
+	$(GO) test -run '^$$' -bench 'Crash|Handover|Store|Outage' -benchtime 1x ./internal/electiontest
 	$(GO) test -run '^$$' -bench RequireLeader -count 3 -cpu 1 ./lehttp
 	$(GO) -C bench run .
 

@@ -1,4 +1,4 @@
-package hints_test
+package hinted_test
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"google.golang.org/api/option"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/gcs"
 	"github.com/c8e606e4/leaderelection/deciders/hinted"
-	"github.com/c8e606e4/leaderelection/examples/hints"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
@@ -45,7 +45,26 @@ func (s *onGCS) decider(t testing.TB, poll time.Duration) *hinted.Decider {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	return hints.Election{Bucket: "elections", Object: "web", Subject: "elections.web", Poll: poll}.Decider(client, nc)
+	const subject = "elections.web"
+	announce := func(ctx context.Context) {
+		if err := nc.Publish(subject, nil); err == nil {
+			_ = nc.FlushWithContext(ctx) // so that it is sent before a process ends
+		}
+	}
+	listen := func(ctx context.Context, changed func()) error {
+		sub, err := nc.Subscribe(subject, func(*nats.Msg) { changed() })
+		if err != nil {
+			return err
+		}
+		defer func() { _ = sub.Unsubscribe() }()
+		if err := nc.FlushTimeout(5 * time.Second); err != nil {
+			return err
+		}
+		changed() // it listens
+		<-ctx.Done()
+		return nil
+	}
+	return hinted.NewDecider(gcs.NewDecider(client, "elections", "web", nil), listen, &hinted.Options{PollInterval: poll, Announce: announce})
 }
 
 // On a store that cannot push, from the release to OnElected in another candidate: the
