@@ -241,38 +241,34 @@ share: leaderelect
 	gzip -n9 bin/share/third-party-notices.txt
 	git log -1 --format='[{semver: $(VERSION:v%=%), date: "%cI", packager: $(MAINTAINER), deb: {distributions: [unstable], urgency: medium}, changes: [{note: "See https://github.com/c8e606e4/leaderelection/blob/main/CHANGELOG.md"}]}]' >bin/share/changelog.yaml
 
-.PHONY: sbom
-sbom:
-	$(ALONE) -C tools build -o ../bin/sbom ./sbom
-
 # Archives, .deb, .rpm, checksums and bills of materials, in bin/dist, as a release has them
 # (.goreleaser.yaml). make snapshot: for every system and processor. The newest goreleaser
 # that the module proxy has all parts of; it is built by itself, as golangci-lint is.
 GORELEASER = v2.15.1
 KO         = v0.18.1
+CYCLONEDX  = v1.10.0
 # goreleaser goes by git only where there is a remote, which a checkout in CI may not have.
 MAKE_DIST  = PATH="$(CURDIR)/bin:$$PATH" GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VALUE_0=https://github.com/c8e606e4/leaderelection \
 	$(CURDIR)/bin/goreleaser-$(GORELEASER) release --clean --parallelism 2
 .PHONY: snapshot
-snapshot: bin/goreleaser-$(GORELEASER)
+snapshot: bin/goreleaser-$(GORELEASER) bin/cyclonedx-gomod-$(CYCLONEDX)
 	$(MAKE_DIST) --snapshot
 
 # What the workflow release.yml does at a tag. It has not been run: nothing is released yet.
 .PHONY: release
-release: bin/goreleaser-$(GORELEASER) bin/ko-$(KO)
+release: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/cyclonedx-gomod-$(CYCLONEDX)
 	PATH="$(CURDIR)/bin:$$PATH" bin/goreleaser-$(GORELEASER) release --clean --parallelism 2
 
 # Those of linux/amd64 alone, the image, and the chart, all of which are then tried: installed, verified, run.
 # A clone with the tags of a release makes them as well, as the workflow does, for upgrades to it.
 # Needs root, debootstrap, lintian and rpm; a quarter of an hour if nothing is in Go's cache.
 .PHONY: packages
-packages: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) kube
+packages: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/cyclonedx-gomod-$(CYCLONEDX) kube
 	LINUX_AMD64_ONLY=1 $(MAKE_DIST) --snapshot
 	rm -rf bin/candidate && git clone --quiet . bin/candidate
 	cd bin/candidate && $(ALONE) -C tools run ./release -write v1.99.0 v0.99.0 && git checkout --quiet v1.99.0 && LINUX_AMD64_ONLY=1 $(MAKE_DIST) --skip=publish
 	KO=$(CURDIR)/bin/ko-$(KO) GORELEASER=$(CURDIR)/bin/goreleaser-$(GORELEASER) $(GO) test -count=1 -tags packages -timeout 25m $(TESTFLAGS) ./internal/packages
-	cd tools && PROGRAM=$$(echo $(CURDIR)/bin/dist/*linux_amd64*/leaderelect) SBOM=$$(echo $(CURDIR)/bin/dist/*_linux_amd64.cdx.json) \
-		$(ALONE) test -count=1 $(TESTFLAGS) ./sbom
+	for dist in bin/dist bin/candidate/bin/dist; do packaging/bill.sh $$dist/*linux_amd64*/leaderelect $$dist/*_linux_amd64.cdx.json || exit; done
 
 bin/goreleaser-$(GORELEASER):
 	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install -trimpath -ldflags '-s -w' github.com/goreleaser/goreleaser/v2@$(GORELEASER)
@@ -281,6 +277,10 @@ bin/goreleaser-$(GORELEASER):
 bin/ko-$(KO):
 	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install -trimpath -ldflags '-s -w' github.com/google/ko@$(KO)
 	mv bin/ko $@
+
+bin/cyclonedx-gomod-$(CYCLONEDX):
+	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install -trimpath -ldflags '-s -w' github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX)
+	cp bin/cyclonedx-gomod $@
 
 # What is committed is released to a directory, and used from there as from the module
 # proxy: what each module brings along, a program of a store and an adapter, the command.
