@@ -13,7 +13,6 @@
 # make lint: golangci-lint, which is built first. make oldest: with the oldest Go.
 # make packages: archives, .deb, .rpm, image and chart, made and tried; as root.
 # make fuzz, make vuln, make snapshot: what CI does once a night or a week.
-# make prose: turns of phrase that people read twice, on the lines that a change adds.
 
 GO     ?= go
 TESTFLAGS ?=
@@ -128,21 +127,7 @@ npm:
 			cd $(NPM_DIR) && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules; fi; \
 	else echo "npm is not installed: the tests on Azurite and dynalite will be skipped, by name"; fi
 
-check: fmt vet staticcheck tidy pages
-
-# Turns of phrase that people read twice: none on a page.
-.PHONY: pages prose
-pages:
-	$(ALONE) -C tools test ./prose
-	$(ALONE) -C tools build -o ../bin/prose ./prose
-	bin/prose $$(git ls-files '*.md' ':!*/testdata/*')
-
-# None in comments of Go either, on lines that a change adds, against origin/main or, on that
-# branch itself, the commit before. A clone without history only gets the totals.
-prose: pages
-	@base=$$(git merge-base HEAD origin/main 2>/dev/null); head=$$(git rev-parse HEAD 2>/dev/null); \
-	if [ -z "$$base" ] || [ "$$base" = "$$head" ]; then base=$$(git rev-parse -q --verify HEAD~1 2>/dev/null); fi; \
-	if [ -n "$$base" ]; then bin/prose -since "$$base"; else bin/prose -totals; fi
+check: fmt vet staticcheck tidy
 
 fmt:
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt'd:"; echo "$$out"; exit 1; fi
