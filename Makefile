@@ -22,7 +22,7 @@ P      ?= 3
 NPM_DIR = internal/stores/npm
 # The modules that go.work does not bind: servers that tests start, and tools, each with
 # versions of its own.
-NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod internal/alertstest/go.mod internal/snippets/go.mod))
+NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod))
 ALONE   = GOWORK=off $(GO)
 # Modules that need little but Go, as the root does. They are tested and vetted with it.
 SMALL   = lehttp leslog shard
