@@ -9,8 +9,7 @@
 //   - A block of yaml is the chart's values, and has <!-- values.yaml --> above it: make packages
 //     renders the chart with them.
 //   - A block of json is a record, as a store has it.
-//   - A block of console has what is typed where no test is, in a cluster: only the names in it
-//     are checked.
+//   - A block of console has what is typed where no test is, in a cluster.
 package pages
 
 import (
