@@ -171,8 +171,7 @@ bin/golangci-lint-$(GOLANGCI):
 oldest:
 	$(ALONE) vet ./...
 	@mkdir -p bin
-	@{ echo go 1.24.0; for m in "" $(SMALL:%=/%); do \
-		echo "use ..$$m"; sed -nE "s,.*(github.*leaderelection$$m v.* => ).*,replace \1..$$m,p" go.work; done; } >bin/oldest.work
+	@{ echo go 1.24.0; for m in "" $(SMALL:%=/%); do echo "use ..$$m"; done; } >bin/oldest.work
 	GOWORK=$(CURDIR)/bin/oldest.work $(GO) vet $(BARE)
 
 # The last release's modules build on this root. A program that updates the root alone has both, and they use the
@@ -181,15 +180,16 @@ oldest:
 earlier:
 	@tag=$$(git describe --tags --abbrev=0 --match 'v[0-9]*' HEAD~1 2>/dev/null) || { echo "nothing is released yet: no earlier modules"; exit 0; }; set -e; \
 	rm -rf bin/earlier && mkdir -p bin/earlier && git archive "$$tag" | tar -x -C bin/earlier; cd bin/earlier; \
-	sed -i 's,^\t\.$$,\t../..,; s,=> \./$$,=> ../..,' go.work; \
+	sed -i 's,^\t\.$$,\t../..,' go.work; $(GO) work edit -replace=github.com/c8e606e4/leaderelection@$$tag=../..; \
 	echo "the modules of $$tag on this root"; \
 	GOWORK=$$PWD/go.work $(GO) build $$(GOWORK=$$PWD/go.work $(GO) list -m -f '{{.Dir}}/...' | grep "^$$PWD/" | grep -vE "^$$PWD/(bench|docs|examples|internal|tools)/"); \
 	cd ../.. && rm -rf bin/earlier
 
-# go mod tidy must find nothing to do, in every module; make mod does what it finds.
+# go mod tidy must find nothing to do, in every module; make mod does what it finds. It does not look at go.work, so
+# each go.mod replaces the modules of this repository that it requires.
 tidy mod:
-	$(ALONE) -C tools build -o ../bin/tidy ./tidy
-	bin/tidy $(if $(filter tidy,$@),-diff)
+	@rc=0; for m in $$(git ls-files '*go.mod'); do \
+		(cd $$(dirname $$m) && $(ALONE) mod tidy $(if $(filter tidy,$@),-diff)) || { echo "$$m is not tidy: run make mod"; rc=1; }; done; exit $$rc
 
 # All that is too long for each change on one machine, past failures, with a table at the end.
 .PHONY: nightly
@@ -250,8 +250,8 @@ release: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/cyclonedx-gomod-$(CYCLONE
 .PHONY: packages
 packages: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/cyclonedx-gomod-$(CYCLONEDX) kube
 	LINUX_AMD64_ONLY=1 $(MAKE_DIST) --snapshot
-	rm -rf bin/candidate && git clone --quiet . bin/candidate
-	cd bin/candidate && $(ALONE) -C tools run ./release -write v1.99.0 v0.99.0 && git checkout --quiet v1.99.0 && LINUX_AMD64_ONLY=1 $(MAKE_DIST) --skip=publish
+	rm -rf bin/candidate && tools/release/release.sh v1.99.0 $(CURDIR)/bin/candidate
+	cd bin/candidate && git checkout --quiet v1.99.0 && LINUX_AMD64_ONLY=1 $(MAKE_DIST) --skip=publish
 	KO=$(CURDIR)/bin/ko-$(KO) GORELEASER=$(CURDIR)/bin/goreleaser-$(GORELEASER) $(GO) test -count=1 -tags packages -timeout 25m $(TESTFLAGS) ./internal/packages
 	for dist in bin/dist bin/candidate/bin/dist; do packaging/bill.sh $$dist/*linux_amd64*/leaderelect $$dist/*_linux_amd64.cdx.json || exit; done
 
@@ -267,7 +267,7 @@ bin/cyclonedx-gomod-$(CYCLONEDX):
 	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install -trimpath -ldflags '-s -w' github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX)
 	cp bin/cyclonedx-gomod $@
 
-# What is committed is released to a directory, and used from there as from the module
+# What is committed is released in a clone, and used from there as from the module
 # proxy: what each module brings along, a program of a store and an adapter, the command.
 consume:
 	$(ALONE) -C tools test -count=1 -timeout 20m $(TESTFLAGS) ./release

@@ -92,3 +92,21 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 )
+
+replace github.com/c8e606e4/leaderelection => ..
+
+replace github.com/c8e606e4/leaderelection/deciders/gcs => ../deciders/gcs
+
+replace github.com/c8e606e4/leaderelection/deciders/natskv => ../deciders/natskv
+
+replace github.com/c8e606e4/leaderelection/fence/fencesql => ../fence/fencesql
+
+replace github.com/c8e606e4/leaderelection/legrpc => ../legrpc
+
+replace github.com/c8e606e4/leaderelection/lehttp => ../lehttp
+
+replace github.com/c8e606e4/leaderelection/leotel => ../leotel
+
+replace github.com/c8e606e4/leaderelection/leprom => ../leprom
+
+replace github.com/c8e606e4/leaderelection/shard => ../shard
