@@ -136,7 +136,7 @@ fmt:
 # The core is vetted for other systems, too.
 vet:
 	$(GO) vet -race work
-	$(GO) vet -race -tags packages ./internal/packages
+	$(GO) vet -race -tags packages ./deploy/helm
 	GOARCH=386 $(GO) vet $(ELSEWHERE)
 	GOOS=darwin $(GO) vet $(ELSEWHERE)
 	GOOS=windows $(GO) vet $(ELSEWHERE)
@@ -231,6 +231,7 @@ share: leaderelect
 # that the module proxy has all parts of; it is built by itself, as golangci-lint is.
 GORELEASER = v2.15.1
 KO         = v0.18.1
+CRANE      = v0.21.3
 CYCLONEDX  = v1.10.0
 # goreleaser goes by git only where there is a remote, which a checkout in CI may not have.
 MAKE_DIST  = PATH="$(CURDIR)/bin:$$PATH" GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VALUE_0=https://github.com/c8e606e4/leaderelection \
@@ -248,12 +249,16 @@ release: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/cyclonedx-gomod-$(CYCLONE
 # A clone with the tags of a release makes them as well, as the workflow does, for upgrades to it.
 # Needs root, debootstrap, lintian and rpm; a quarter of an hour if nothing is in Go's cache.
 .PHONY: packages
-packages: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/cyclonedx-gomod-$(CYCLONEDX) kube
+packages: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/crane-$(CRANE) bin/cyclonedx-gomod-$(CYCLONEDX) bin/helm kube
 	LINUX_AMD64_ONLY=1 $(MAKE_DIST) --snapshot
 	rm -rf bin/candidate && tools/release/release.sh v1.99.0 $(CURDIR)/bin/candidate
 	cd bin/candidate && git checkout --quiet v1.99.0 && LINUX_AMD64_ONLY=1 $(MAKE_DIST) --skip=publish
-	KO=$(CURDIR)/bin/ko-$(KO) GORELEASER=$(CURDIR)/bin/goreleaser-$(GORELEASER) $(GO) test -count=1 -tags packages -timeout 25m $(TESTFLAGS) ./internal/packages
-	for dist in bin/dist bin/candidate/bin/dist; do packaging/bill.sh $$dist/*linux_amd64*/leaderelect $$dist/*_linux_amd64.cdx.json || exit; done
+	KO=$(CURDIR)/bin/ko-$(KO) CRANE=$(CURDIR)/bin/crane-$(CRANE) HELM=$(CURDIR)/bin/helm packaging/try.sh bin/dist bin/candidate/bin/dist
+	$(GO) test -count=1 -tags packages -timeout 15m $(TESTFLAGS) ./deploy/helm
+
+.PHONY: bin/helm
+bin/helm:
+	$(ALONE) -C internal/servers/helm build -o $(CURDIR)/bin/helm helm.sh/helm/v3/cmd/helm
 
 bin/goreleaser-$(GORELEASER):
 	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install -trimpath -ldflags '-s -w' github.com/goreleaser/goreleaser/v2@$(GORELEASER)
@@ -262,6 +267,10 @@ bin/goreleaser-$(GORELEASER):
 bin/ko-$(KO):
 	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install -trimpath -ldflags '-s -w' github.com/google/ko@$(KO)
 	mv bin/ko $@
+
+bin/crane-$(CRANE):
+	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install -trimpath -ldflags '-s -w' github.com/google/go-containerregistry/cmd/crane@$(CRANE)
+	mv bin/crane $@
 
 bin/cyclonedx-gomod-$(CYCLONEDX):
 	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install -trimpath -ldflags '-s -w' github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX)
