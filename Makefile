@@ -186,10 +186,12 @@ earlier:
 	cd ../.. && rm -rf bin/earlier
 
 # go mod tidy must find nothing to do, in every module; make mod does what it finds. It does not look at go.work, so
-# each go.mod replaces the modules of this repository that it requires.
-tidy mod:
-	@rc=0; for m in $$(git ls-files '*go.mod'); do \
-		(cd $$(dirname $$m) && $(ALONE) mod tidy $(if $(filter tidy,$@),-diff)) || { echo "$$m is not tidy: run make mod"; rc=1; }; done; exit $$rc
+# each go.mod replaces the modules of this repository that it requires. A go.sum in another order it leaves, and shows.
+MODULES = git ls-files '*go.mod' | sed 's,go.mod$$,.,'
+tidy:
+	@rc=0; for m in $$($(MODULES)); do (cd $$m && $(ALONE) mod tidy -diff) || { echo "$$m is not tidy: run make mod"; rc=1; }; done; exit $$rc
+mod:
+	@set -e; for m in $$($(MODULES)); do (cd $$m && $(ALONE) mod tidy && { $(ALONE) mod tidy -diff || true; } | patch -s -p1); done
 
 # All that is too long for each change on one machine, past failures, with a table at the end.
 .PHONY: nightly
