@@ -303,7 +303,8 @@ func TestChart(t *testing.T) {
 		for _, object := range objects {
 			kinds[field(object, "", "kind")] = true
 			err := kube.apply(t, object, true)
-			if node := strings.Contains(object, "hostPath:"); err != nil && !(node && strings.Contains(err.Error(), "PodSecurity")) {
+			forbidden := err != nil && strings.Contains(err.Error(), "PodSecurity")
+			if node := strings.Contains(object, "hostPath:"); forbidden != node || err != nil && !forbidden {
 				t.Errorf("%s: %v\n%s", name, err, object)
 			}
 			if err := kube.apply(t, object+"\nnoSuchField: 1\n", true); err == nil || !strings.Contains(err.Error(), "noSuchField") {
