@@ -79,3 +79,11 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
+
+replace github.com/c8e606e4/leaderelection => ..
+
+replace github.com/c8e606e4/leaderelection/deciders/etcd => ../deciders/etcd
+
+replace github.com/c8e606e4/leaderelection/deciders/kubernetes => ../deciders/kubernetes
+
+replace github.com/c8e606e4/leaderelection/deciders/redis => ../deciders/redis

@@ -34,3 +34,13 @@ require (
 	golang.org/x/time v0.16.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
+
+replace github.com/c8e606e4/leaderelection => ..
+
+replace github.com/c8e606e4/leaderelection/deciders/natskv => ../deciders/natskv
+
+replace github.com/c8e606e4/leaderelection/lehttp => ../lehttp
+
+replace github.com/c8e606e4/leaderelection/leprom => ../leprom
+
+replace github.com/c8e606e4/leaderelection/shard => ../shard

@@ -108,5 +108,7 @@ A refusal names nobody: callers may be outsiders.
 The name in the target is not looked up. gRPC uses it as the :authority of calls and, with TLS, as
 the name that the leader's certificate must have. So one certificate serves for the service,
 whichever process leads.
+
+Experimental: the API of this package may change in any minor version, even after v1.
 */
 package legrpc

@@ -94,7 +94,7 @@ require (
 	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/ncruces/go-strftime v1.1.0 // indirect
 	github.com/planetscale/vtprotobuf v0.6.1-0.20240319094008-0393e58bdf10 // indirect
-	github.com/prometheus/client_model v0.6.3 // indirect
+	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
@@ -129,3 +129,27 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 )
+
+replace github.com/c8e606e4/leaderelection => ../..
+
+replace github.com/c8e606e4/leaderelection/deciders/etcd => ../../deciders/etcd
+
+replace github.com/c8e606e4/leaderelection/deciders/gcs => ../../deciders/gcs
+
+replace github.com/c8e606e4/leaderelection/deciders/natskv => ../../deciders/natskv
+
+replace github.com/c8e606e4/leaderelection/deciders/postgres => ../../deciders/postgres
+
+replace github.com/c8e606e4/leaderelection/deciders/redis => ../../deciders/redis
+
+replace github.com/c8e606e4/leaderelection/deciders/s3 => ../../deciders/s3
+
+replace github.com/c8e606e4/leaderelection/fence/fencesql => ../../fence/fencesql
+
+replace github.com/c8e606e4/leaderelection/lehttp => ../../lehttp
+
+replace github.com/c8e606e4/leaderelection/leotel => ../../leotel
+
+replace github.com/c8e606e4/leaderelection/leprom => ../../leprom
+
+replace github.com/c8e606e4/leaderelection/shard => ../../shard

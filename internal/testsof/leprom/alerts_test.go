@@ -1,10 +1,14 @@
-package alertstest
+package leprom_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,8 +22,124 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 	"github.com/c8e606e4/leaderelection/leprom"
 )
+
+const (
+	dir   = "../../../leotel/" // of the rules, and what fires on which series
+	every = 15 * time.Second   // of scrapes and evaluations
+	end   = 30 * time.Minute
+)
+
+// promtool runs the tests of rules that are in a file.
+func promtool(t *testing.T, tests string) error {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), stores.Need(t, "promtool"), "test", "rules", tests).CombinedOutput(); err != nil {
+		return fmt.Errorf("promtool: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// Each rule fires in its case, when it is to, and in no other.
+func TestAlerts(t *testing.T) {
+	stores.Nightly(t, "promtool takes ten seconds")
+	if err := promtool(t, dir+"alerts_test.yaml"); err != nil {
+		t.Error(err)
+	}
+}
+
+var expected = regexp.MustCompile(`exp_samples: \[\{[^\]]+\]`)
+
+// The cases notice each rule that is broken. A rule is judged alone, since to judge all of them takes long.
+func TestBrokenAlerts(t *testing.T) {
+	stores.Nightly(t, "promtool runs for each of 36 broken rules")
+	cases := read(t, "alerts_test.yaml")
+	const begin = "      - alert: "
+	rules := strings.Split(read(t, "alerts.yaml"), begin)
+	judge := func(t *testing.T, rule string) error {
+		name, _, _ := strings.Cut(rule, "\n")
+		its := expected.ReplaceAllStringFunc(cases, func(want string) string {
+			if strings.Contains(want, `"`+name+`"`) {
+				return want
+			}
+			return "exp_samples: []"
+		})
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "alerts.yaml"), rules[0]+begin+rule)
+		write(t, filepath.Join(dir, "alerts_test.yaml"), its)
+		return promtool(t, filepath.Join(dir, "alerts_test.yaml"))
+	}
+	for _, rule := range rules[1:] {
+		if err := judge(t, rule); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range []struct{ old, new string }{
+		{"present_over_time(leaderelection_is_leader[1d])", "present_over_time(leaderelection_is_leader[1m])"},
+		{"> 2 * max by", "> max by"},
+		{"> 2 * max by", "> 4 * max by"},
+		{"min by (cluster, namespace, leaderelection_election) (last", "max by (cluster, namespace, leaderelection_election) (last"},
+		{"last_over_time(leaderelection_term_length_seconds[1m])", "15"},
+		{"for: 30s", "for: 0s"},
+		{"leaderelection_is_leader[30s]", "leaderelection_is_leader[5m]"},
+		{"[30s])) > 1", "[30s])) > 2"},
+		{"[10m]))) < 0.3", "[10m]))) < 0.2"},
+		{"[10m]))) < 0.3", "[10m]))) < 0.5"},
+		{"|unhealthy|", "|shutdown|"},
+		{"[30m])) > 3.5", "[30m])) > 3"},
+		{"[30m])) > 3.5", "[30m])) > 4.5"},
+		{"0.5 * leaderelection_clock_max_skew_seconds", "0.5"},
+		{"0.5 * leaderelection_clock_max_skew_seconds", "leaderelection_clock_max_skew_seconds"},
+		{"abs(leaderelection_clock_offset_seconds)", "leaderelection_clock_offset_seconds"},
+		{"- leaderelection_clock_offset_uncertainty_seconds", ""},
+		{"for: 5m", "for: 10m"},
+		{"sum by (cluster, namespace, leaderelection_election) (last", "sum by (leaderelection_election) (last"},
+		{"> 0)[30m:1m]", ")[30m:1m]"},
+		{`"resigned|shutdown"`, `"none"`},
+		{"> 3.5 + 2 *", "> 3.5 - 2 *"},
+		{"- min_over_time(max by", "- min_over_time(min by"},
+		{"or 0 * max by", "or 100 + 0 * max by"},
+		{"== 0) < 2", ">= 0) < 2"},
+		{"[1d:5m]) > 1", "[1d:5m]) > 0"},
+		{"for: 15m", "for: 5m"},
+		{`leaderelection_leaderless_seconds{leaderelection_candidate!=""}`, "leaderelection_leaderless_seconds"},
+		{"> 3 * max by", "> 2 * max by"},
+		{"> 3 * max by", "> 4 * max by"},
+		{"hold_seconds[7d]", "hold_seconds[1m]"},
+		{"(max_over_time(leaderelection_hold_seconds[7d]) > 0)", "(max_over_time(leaderelection_hold_seconds[7d]))"},
+		{"for: 1m\n        labels: {severity: critical}\n        annotations:\n          summary: \"{{ $labels.leaderelection_election }}: the job", "for: 2m\n        labels: {severity: critical}\n        annotations:\n          summary: \"{{ $labels.leaderelection_election }}: the job"},
+		{"leaderelection_is_leader[1m]))))\n          unless max by (cluster, namespace, leaderelection_election) (max_over_time(leaderelection_hold_seconds[1d])) > 0", "leaderelection_is_leader[1m]))))"},
+		{"[30m:1m]))\n          unless max by (cluster, namespace, leaderelection_election) (max_over_time(leaderelection_hold_seconds[1d])) > 0", "[30m:1m]))"},
+		{"[1d:5m]) > 1\n          unless max by (cluster, namespace, leaderelection_election) (max_over_time(leaderelection_hold_seconds[1d])) > 0", "[1d:5m]) > 1"},
+	} {
+		t.Run(m.new, func(t *testing.T) {
+			i := slices.IndexFunc(rules, func(rule string) bool { return strings.Contains(rule, m.old) })
+			if i < 1 {
+				t.Fatalf("no rule has %q", m.old)
+			}
+			if judge(t, strings.Replace(rules[i], m.old, m.new, 1)) == nil {
+				t.Error("no case notices it")
+			}
+		})
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(dir + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // process is a candidate, or an observer, with the metrics that it has while it lives.
 type process struct {
@@ -177,11 +297,12 @@ func (f *fleet) sample(name string, labels []string, v float64) {
 	f.series[name][f.at] = v
 }
 
-// text is the series in Prometheus' notation.
-func (f *fleet) text() string {
+// tests are promtool's: of the series, with the alerts that they fire.
+func (f *fleet) tests(rules string, want []string) string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "rule_files: [%s]\nevaluation_interval: %v\ntests:\n  - interval: %[2]v\n    input_series:\n", rules, every)
 	for _, name := range slices.Sorted(maps.Keys(f.series)) {
-		fmt.Fprintf(&b, "\n%s", name)
+		fmt.Fprintf(&b, "      - {series: '%s', values: '", name)
 		for i := range f.at {
 			if v, there := f.series[name][i]; there {
 				fmt.Fprintf(&b, " %f", v)
@@ -189,6 +310,11 @@ func (f *fleet) text() string {
 				b.WriteString(" _")
 			}
 		}
+		b.WriteString("'}\n")
+	}
+	fmt.Fprintf(&b, "    promql_expr_test:\n      - expr: group by (alertname) (last_over_time(ALERTS{alertstate=\"firing\"}[%v]))\n        eval_time: %[1]v\n        exp_samples:\n", end)
+	for _, name := range want {
+		fmt.Fprintf(&b, "          - {labels: '{alertname=\"%s\"}', value: 1}\n", name)
 	}
 	return b.String()
 }
@@ -196,6 +322,7 @@ func (f *fleet) text() string {
 // The rules on what leprom says of real campaigns, in half an hour of virtual time. Each of them
 // fires in one case at least.
 func TestAlertsOnRealOutput(t *testing.T) {
+	stores.Nightly(t, "promtool takes a second for each of 14 cases")
 	seen := map[string]bool{}
 	for name, c := range map[string]struct {
 		run  func(f *fleet)
@@ -306,7 +433,11 @@ func TestAlertsOnRealOutput(t *testing.T) {
 		}, []string{"ElectionJobMissed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var series string
+			file := filepath.Join(t.TempDir(), "real.yaml")
+			rules, err := filepath.Abs(dir + "alerts.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
 			synctest.Test(t, func(t *testing.T) {
 				f := &fleet{t: t, store: memory.NewDecider(), live: map[string]*process{}, series: map[string]map[int]float64{}}
 				c.run(f)
@@ -323,13 +454,12 @@ func TestAlertsOnRealOutput(t *testing.T) {
 				f.live = nil
 				f.mu.Unlock()
 				time.Sleep(time.Minute) // until all of it has ended
-				series = f.text()
+				write(t, file, f.tests(rules, c.want))
 			})
-			got := slices.Sorted(maps.Keys(fired(t, file, series)))
-			if !slices.Equal(got, c.want) {
-				t.Errorf("fired: %v, want %v", got, c.want)
+			if err := promtool(t, file); err != nil {
+				t.Error(err)
 			}
-			for _, name := range got {
+			for _, name := range c.want {
 				seen[name] = true
 			}
 		})

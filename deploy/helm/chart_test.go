@@ -1,12 +1,14 @@
 //go:build packages && linux
 
-package packages_test
+// Package helm tests the chart, with Helm and before a kube-apiserver.
+package helm_test
 
 import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -19,10 +21,51 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	docs "github.com/c8e606e4/leaderelection/internal/pages"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// command is one that ends with the test's process.
+func command(t *testing.T, words ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), stores.Need(t, words[0]), words[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// eventually waits until done says so.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	limit := time.NewTimer(2 * time.Minute)
+	defer limit.Stop()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for !done() {
+		select {
+		case <-again.C:
+		case <-limit.C:
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
 
 // operator is where the definition of PodMonitor comes from.
 const operator = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
@@ -80,11 +123,9 @@ func chart(t *testing.T) string { return filepath.Join(stores.Root(t), "deploy/h
 
 func newCharter(t *testing.T) charter {
 	t.Helper()
-	c := charter{filepath.Join(t.TempDir(), "helm"), t.TempDir()}
-	build := command(t, "go", "build", "-o", c.program, "helm.sh/helm/v3/cmd/helm")
-	build.Dir, build.Env = filepath.Join(stores.Root(t), "internal/servers/helm"), append(os.Environ(), "GOWORK=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building helm: %v\n%s", err, out)
+	c := charter{filepath.Join(stores.Root(t), "bin/helm"), t.TempDir()}
+	if _, err := os.Stat(c.program); err != nil {
+		t.Fatal(err, ": run make packages")
 	}
 	return c
 }
@@ -169,6 +210,9 @@ func (c *cluster) call(t *testing.T, user, method, path, body string, into any) 
 	if err == nil && answer.StatusCode >= http.StatusBadRequest {
 		err = fmt.Errorf("%s: %s", answer.Status, text)
 	}
+	if warning := answer.Header.Get("Warning"); err == nil && strings.Contains(warning, "PodSecurity") {
+		err = errors.New(warning)
+	}
 	if err == nil && into != nil {
 		err = json.Unmarshal(text, into)
 	}
@@ -239,13 +283,18 @@ func (c *cluster) define(t *testing.T) {
 	})
 }
 
-// The chart passes Helm's linter, and with each setting the API server takes what it makes.
+// The chart passes Helm's linter, and with each setting the API server takes what it makes. Its pods are "restricted",
+// but for those that need a folder of the node.
 func TestChart(t *testing.T) {
 	helm, kube := newCharter(t), newCluster(t)
 	kube.define(t)
 	kinds := map[string]bool{}
 	all := maps.Clone(settings)
 	all["as docs/kubernetes.md has it"] = documented(t)
+	restricted := `{apiVersion: v1, kind: Namespace, metadata: {name: default, labels: {pod-security.kubernetes.io/warn: restricted}}}`
+	if err := kube.call(t, "", http.MethodPatch, "/api/v1/namespaces/default?fieldManager=test", restricted, nil); err != nil {
+		t.Fatal(err)
+	}
 	for name, values := range all {
 		objects, complaint, err := helm.render(t, values)
 		if err != nil || len(objects) < 3 {
@@ -253,7 +302,9 @@ func TestChart(t *testing.T) {
 		}
 		for _, object := range objects {
 			kinds[field(object, "", "kind")] = true
-			if err := kube.apply(t, object, true); err != nil {
+			err := kube.apply(t, object, true)
+			forbidden := err != nil && strings.Contains(err.Error(), "PodSecurity")
+			if node := strings.Contains(object, "hostPath:"); forbidden != node || err != nil && !forbidden {
 				t.Errorf("%s: %v\n%s", name, err, object)
 			}
 			if err := kube.apply(t, object+"\nnoSuchField: 1\n", true); err == nil || !strings.Contains(err.Error(), "noSuchField") {
@@ -431,101 +482,6 @@ func TestChartLives(t *testing.T) {
 	}
 	if err := kube.call(t, "", http.MethodGet, leasesPath+"moved", "", nil); err == nil {
 		t.Error("it has made a Lease of its own")
-	}
-}
-
-// As a dependency the chart can be there twice, and bring its sidecar to a Deployment of the parent.
-func TestChartAsDependency(t *testing.T) {
-	helm, kube := newCharter(t), newCluster(t)
-	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "charts/leaderelect"), os.DirFS(chart(t))); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(dir, "Chart.yaml"), `{apiVersion: v2, name: shop, version: 1.0.0, dependencies: [
-  {name: leaderelect, version: 0.0.0, alias: orders}, {name: leaderelect, version: 0.0.0, alias: mails}, {name: leaderelect, version: 0.0.0, alias: own}]}`)
-	write(t, filepath.Join(dir, "values.yaml"), "own: {deployment: {enabled: false}, app: {port: 9000}}")
-	if err := os.Mkdir(filepath.Join(dir, "templates"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(dir, "templates/own.yaml"), `apiVersion: apps/v1
-kind: Deployment
-metadata: {name: own}
-spec:
-  selector: {matchLabels: {app: own}}
-  template:
-    metadata: {labels: {app: own}}
-    spec:
-      serviceAccountName: {{ include "leaderelect.account" .Subcharts.own }}
-      automountServiceAccountToken: false
-      initContainers:
-        {{- include "leaderelect.sidecar" .Subcharts.own | nindent 8 }}
-      containers: [{name: app, image: registry.example/own:1}]
-      volumes:
-        {{- include "leaderelect.volumes" .Subcharts.own | nindent 8 }}
-`)
-	if out, complaint, err := helm.run(t, kube.Config(t, "admin", ""), "", "install", "x", dir); err != nil {
-		t.Fatal(err, out, complaint)
-	}
-	var all struct {
-		Items []struct{ Metadata struct{ Name string } }
-	}
-	if err := kube.call(t, "", http.MethodGet, "/apis/apps/v1/namespaces/default/deployments", "", &all); err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, d := range all.Items {
-		names = append(names, d.Metadata.Name)
-	}
-	if got := strings.Join(names, " "); got != "own x-mails x-orders" {
-		t.Errorf("the Deployments are %s", got)
-	}
-	for _, name := range []string{"x-own", "x-mails", "x-orders"} {
-		kube.lease(t, name)
-	}
-}
-
-// The chart's pods are what a namespace takes that enforces "restricted"; and no container but
-// the sidecar has a token.
-func TestChartIsRestricted(t *testing.T) {
-	helm, kube := newCharter(t), newCluster(t)
-	if err := kube.call(t, "", http.MethodPost, "/api/v1/namespaces", `{"metadata":{"name":"tight","labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`, nil); err != nil {
-		t.Fatal(err)
-	}
-	for name, values := range map[string]string{"web": "", "web-s3": `{election: {store: "s3://elections/web?region=eu-central-1"}, leaderService: {enabled: false}}`} {
-		if out, complaint, err := helm.run(t, kube.Config(t, "admin", ""), values, "install", name, chart(t), "--namespace", "tight"); err != nil {
-			t.Fatal(err, out, complaint)
-		}
-		var d struct {
-			Spec struct {
-				Template struct {
-					Metadata map[string]any `json:"metadata"`
-					Spec     map[string]any `json:"spec"`
-				}
-			}
-		}
-		if err := kube.call(t, "", http.MethodGet, "/apis/apps/v1/namespaces/tight/deployments/"+name, "", &d); err != nil {
-			t.Fatal(err)
-		}
-		pod := d.Spec.Template
-		pod.Metadata["name"] = name
-		body, err := json.Marshal(pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var made struct {
-			Spec struct {
-				Containers, InitContainers []struct{ VolumeMounts []struct{ MountPath string } }
-			}
-		}
-		if err := kube.call(t, "", http.MethodPost, "/api/v1/namespaces/tight/pods", string(body), &made); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if n := len(made.Spec.Containers[0].VolumeMounts); n != 0 {
-			t.Errorf("%s: the application has %d volumes", name, n)
-		}
-		if n := len(made.Spec.InitContainers[0].VolumeMounts); (n == 1) != (name == "web") {
-			t.Errorf("%s: the sidecar has %d volumes", name, n)
-		}
 	}
 }
 
