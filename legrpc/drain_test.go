@@ -3,6 +3,7 @@ package legrpc_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,9 +11,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/route/routetest"
 	"github.com/c8e606e4/leaderelection/legrpc"
 )
 
@@ -148,4 +151,37 @@ func TestEndlessCallsAreNotWaitedFor(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A handler that sends to a client that does not read is not stuck for good: it would keep the campaign from ending, and
+// the process.
+func TestSendingEndsWithTheView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, l := routetest.NewPipes(), leading()
+		server := grpc.NewServer(grpc.ChainStreamInterceptor(legrpc.StreamServerInterceptor(l, nil)))
+		returned := make(chan error, 1)
+		server.RegisterService(&description, &service{talk: func(s grpc.ServerStream) error {
+			for {
+				if err := s.SendMsg(wrapperspb.String(strings.Repeat("x", 1<<20))); err != nil {
+					returned <- err
+					return err
+				}
+			}
+		}})
+		go func() { _ = server.Serve(p) }()
+		conn := through(t, p, "passthrough:///a")
+		talk(t, conn)
+		synctest.Wait() // the handler sends no more
+		l.over()
+		select {
+		case err := <-returned:
+			if r, is := legrpc.RefusalOf(err); !is || !r.Processed {
+				t.Errorf("%v, %+v", err, r)
+			}
+		case <-time.After(time.Minute):
+			t.Error("the handler is stuck")
+		}
+		_ = conn.Close()
+		server.Stop()
+	})
 }

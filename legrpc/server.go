@@ -268,11 +268,13 @@ type stream struct {
 
 func (s *stream) Context() context.Context { return s.ctx }
 
+// SendMsg also returns when the view ends. The stream's own SendMsg would wait for a client that does not
+// read, and the campaign for the handler.
 func (s *stream) SendMsg(m any) error {
 	if !s.view.ValueInFuture() {
 		return s.server.lost()
 	}
-	return s.ServerStream.SendMsg(m)
+	return s.within(func() error { return s.ServerStream.SendMsg(m) })
 }
 
 func (s *stream) SendHeader(md metadata.MD) error {
@@ -282,21 +284,26 @@ func (s *stream) SendHeader(md metadata.MD) error {
 	return s.ServerStream.SendHeader(md)
 }
 
-// RecvMsg also returns when the view ends. The stream's own RecvMsg would wait for the client: it
-// returns when the handler has returned. Until then it may write to m, which the handler must not
-// use.
+// RecvMsg also returns when the view ends. The stream's own RecvMsg would wait for the client.
 func (s *stream) RecvMsg(m any) error {
-	received := make(chan error, 1)
-	go func() { received <- s.ServerStream.RecvMsg(m) }()
+	err := s.within(func() error { return s.ServerStream.RecvMsg(m) })
+	if !s.view.ValueInFuture() {
+		return s.server.lost()
+	}
+	return err
+}
+
+// within makes a call of the stream, and waits for it until the view has ended. If it has, the call returns
+// when the handler has returned. Until then it uses its message, which the handler must leave alone.
+func (s *stream) within(call func() error) error {
+	result := make(chan error, 1)
+	go func() { result <- call() }()
 	select {
-	case err := <-received:
-		if !s.view.ValueInFuture() {
-			return s.server.lost()
-		}
+	case err := <-result:
 		return err
 	case <-s.ctx.Done():
 		if s.ServerStream.Context().Err() != nil {
-			return <-received // the call itself has ended
+			return <-result // the call itself has ended
 		}
 		return s.server.lost()
 	}
