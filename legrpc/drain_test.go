@@ -114,7 +114,7 @@ func TestCallsThatAreGoneKeepNoLease(t *testing.T) {
 	}
 }
 
-// unready leads, and says that it must not be asked.
+// unready leads, and says that it drains.
 type unready struct{ le.Candidate }
 
 func (unready) Status() le.Status { return le.Draining }

@@ -27,7 +27,8 @@ const (
 // waits at most 5 s for clients that do not follow. Then it calls GracefulStop, and after 1 s more Stop,
 // since a health service's Watch would last forever.
 //
-// Serve returns nil when the server has ended. If the listener fails before, it returns that error
+// Serve returns nil when the server has ended. A campaign does not end before the handlers of its calls
+// have returned, so each handler must respect its ctx. If the listener fails before, it returns that error
 // at once, and the campaign goes on: then end the campaign, and wait for it.
 func Serve(server *grpc.Server, listener net.Listener, ended <-chan struct{}) error {
 	clients := &counted{Listener: listener, left: make(chan struct{}, 1)}
@@ -49,9 +50,13 @@ func Serve(server *grpc.Server, listener net.Listener, ended <-chan struct{}) er
 			return err
 		}
 	}
-	force := time.AfterFunc(stopsWithin, server.Stop)
-	defer force.Stop()
-	server.GracefulStop()
+	stopped := make(chan struct{})
+	go func() { server.GracefulStop(); close(stopped) }() // it would wait for a handler that does not end
+	select {
+	case <-stopped:
+	case <-time.After(stopsWithin):
+		server.Stop()
+	}
 	return <-served
 }
 

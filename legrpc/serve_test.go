@@ -21,11 +21,11 @@ import (
 )
 
 // served starts Serve in a bubble, and returns what ends its server, and its result.
-func served(c le.Candidate, p *routetest.Pipes) (end func(), result <-chan error) {
+func served(c le.Candidate, p *routetest.Pipes, s *service, o *legrpc.ServerOptions) (end func(), result <-chan error) {
 	server := grpc.NewServer(
-		grpc.ChainUnaryInterceptor(legrpc.UnaryServerInterceptor(c, nil)),
-		grpc.ChainStreamInterceptor(legrpc.StreamServerInterceptor(c, nil)))
-	server.RegisterService(&description, echo("a"))
+		grpc.ChainUnaryInterceptor(legrpc.UnaryServerInterceptor(c, o)),
+		grpc.ChainStreamInterceptor(legrpc.StreamServerInterceptor(c, o)))
+	server.RegisterService(&description, s)
 	healthpb.RegisterHealthServer(server, legrpc.NewHealth(c))
 	ended, told := make(chan struct{}), make(chan error, 1)
 	go func() { told <- legrpc.Serve(server, p, ended) }()
@@ -47,7 +47,7 @@ func through(t *testing.T, p *routetest.Pipes, target string, o ...grpc.DialOpti
 func TestServeLingersUntilItsClientsHaveLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p, l := memory.NewDecider(), routetest.NewPipes(), leading()
-		end, result := served(l, p)
+		end, result := served(l, p, echo("a"), nil)
 		d.Replace(record(1, "a", "10.0.0.1:1"))
 		late := d.Handle() // a client whose news come late
 		conn := through(t, p, "leaderelection:///orders", legrpc.NewBuilder(le.WatchConfig{Decider: late, MaxClockSkew: S}, nil).DialOptions(&legrpc.ClientOptions{Wait: -1})...)
@@ -76,27 +76,47 @@ func TestServeLingersUntilItsClientsHaveLeft(t *testing.T) {
 	})
 }
 
-// Clients that do not follow the election, and a Watch of the health service, are left in the end.
+// Clients that do not follow the election are left in the end, with their calls: a Watch of the health service, and an
+// exempt call whose handler does not end.
 func TestServeLeavesClientsThatStay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, l := routetest.NewPipes(), leading()
-		end, result := served(l, p)
-		conn := through(t, p, "passthrough:///a")
-		watch, err := healthpb.NewHealthClient(conn).Watch(t.Context(), &healthpb.HealthCheckRequest{})
-		if err == nil {
-			_, err = watch.Recv()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.over()
-		begin := time.Now()
-		end()
-		if err := <-result; err != nil || time.Since(begin) != 6*S {
-			t.Errorf("it ended after %v: %v", time.Since(begin), err)
-		}
-		_ = conn.Close()
-	})
+	for name, call := range map[string]func(ctx context.Context, conn *grpc.ClientConn) error{
+		"a watch": func(ctx context.Context, conn *grpc.ClientConn) error {
+			watch, err := healthpb.NewHealthClient(conn).Watch(ctx, &healthpb.HealthCheckRequest{})
+			for err == nil {
+				_, err = watch.Recv()
+			}
+			return err
+		},
+		"a hung call": func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := say(ctx, conn, "x")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, l := routetest.NewPipes(), leading()
+				over, told := make(chan struct{}), make(chan error)
+				end, result := served(l, p, &service{say: func(context.Context, string) (string, error) {
+					<-over
+					return "", nil
+				}}, &legrpc.ServerOptions{Exempt: func(string) bool { return true }})
+				conn := through(t, p, "passthrough:///a")
+				go func() { told <- call(t.Context(), conn) }()
+				synctest.Wait()
+				l.over()
+				begin := time.Now()
+				end()
+				if err := <-result; err != nil || time.Since(begin) != 6*S {
+					t.Errorf("it ended after %v: %v", time.Since(begin), err)
+				}
+				if err := <-told; status.Code(err) != codes.Unavailable {
+					t.Errorf("the client is told %v", err)
+				}
+				close(over)
+				_ = conn.Close()
+			})
+		})
+	}
 }
 
 // broken is a listener that fails.
