@@ -76,6 +76,26 @@ func TestServeLingersUntilItsClientsHaveLeft(t *testing.T) {
 	})
 }
 
+// A call that comes while the leader drains waits for as long as that takes.
+func TestCallsWaitForALongDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, l := routetest.NewPipes(), leading()
+		end, result := served(l, p, echo("a"), nil)
+		conn := through(t, p, "passthrough:///a", retrying(nil)...)
+		l.set(func() { l.status = le.Draining })
+		time.AfterFunc(le.DefaultTermLength, func() { l.set(func() { l.status = le.Leading }) })
+		begin := time.Now()
+		if out, err := say(t.Context(), conn, "x"); out != "a x" || err != nil || time.Since(begin) > le.DefaultTermLength+S {
+			t.Errorf("after %v: %q, %v", time.Since(begin), out, err)
+		}
+		_ = conn.Close()
+		end()
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Clients that do not follow the election are left in the end, with their calls: a Watch of the health service, and an
 // exempt call whose handler does not end.
 func TestServeLeavesClientsThatStay(t *testing.T) {
