@@ -41,8 +41,18 @@ without the interceptors may relay one. So give elections names if calls pass th
 
 # Hand-overs and restarts
 
-No call is lost when a leader is restarted, or hands over. End the ctx of its campaign when SIGTERM
-comes (signal.NotifyContext). Then
+No call is lost when a leader is restarted, or hands over. Let SIGTERM end the ctx of its campaign:
+
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	campaign, err := config.Start(ctx)
+	...
+	err = legrpc.Serve(server, listener, campaign.Done())
+	stop() // if the listener has failed, the campaign still runs
+	<-campaign.Done()
+	return err
+
+Then
 
   - The leader drains. The interceptors refuse new calls. Calls under way end, and the lease is kept for
     them, for at most DrainTimeout. A program needs no lock, and no OnOusting, for that.
