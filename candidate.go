@@ -75,7 +75,10 @@ func (c *Campaign) act(wake *alarm) {
 	}
 	switch kind := c.l.next(wake.now, wish); {
 	case kind == OpRead:
-		c.f.read(wake, c.readDue())
+		c.f.read(wake, max(c.readDue(), c.f.reads.floor))
+		if c.f.call != nil {
+			c.f.reads.note(wake.now.mono)
+		}
 	case kind != "" && c.mayWrite(wake, kind):
 		c.write(wake, kind)
 	case c.leadership == nil && !c.stopping:
@@ -184,7 +187,7 @@ func (c *Campaign) answered(a *answer, now instant) {
 		if a.err == nil {
 			c.learn(a.shown(), a.start, now, wasPushed)
 		} else if a.kind != OpRead {
-			c.l.open() // the record may have changed since it was read
+			c.l.open(nil) // the record may have changed since it was read
 		}
 	case a.kind == OpRead && a.err != nil:
 		c.single.failed(a.err)
@@ -224,7 +227,7 @@ func (c *Campaign) wrote(a *answer, now instant) {
 // other write. A lost race may bring the current record along, which settles it.
 func (c *Campaign) writeFailed(a *answer, now instant) {
 	lostRace := errors.Is(a.err, ErrLostRace) // the store works
-	c.l.open()
+	c.l.open(nil)
 	c.writes.failed(a.start.mono, c.f.owns || lostRace)
 	c.single.failed(a.err)
 	if !lostRace {
@@ -236,6 +239,7 @@ func (c *Campaign) writeFailed(a *answer, now instant) {
 		return
 	}
 	c.refused.over = a.over
+	c.l.open(a.over)
 	var lost *LostRaceError
 	if errors.As(a.err, &lost) && lost.Current != nil {
 		if err := lost.Current.damaged(); err != nil {

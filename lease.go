@@ -15,6 +15,7 @@ type lease struct {
 	witness
 	writes  []write    // of the lease, of the last two terms
 	unsure  bool       // a write's outcome is open: a read comes before any other write
+	refused *RaceEntry // a write over it was refused: it is written over again when two reads in a row have shown it
 	proof   bool       // base was read or written, and not only pushed
 	at      instant    // base was the record at this instant
 	proved  *RaceEntry // the newest state that was read or written
@@ -72,8 +73,12 @@ func (l *lease) origin(r *RaceEntry) *write {
 func (l *lease) mine(r *RaceEntry) bool { return r != nil && l.origin(r) != nil }
 
 // open takes in that a write has failed, was refused, or was not answered in time. Whether it has happened, or will
-// happen, only a record shows.
-func (l *lease) open() { l.unsure = true }
+// happen, only a record shows. If it was refused as a lost race, over is what it was conditional on.
+func (l *lease) open(over *RaceEntry) {
+	if l.unsure = true; over != nil {
+		l.refused = over
+	}
+}
 
 // look ends the view if its time has come. All that takes in something looks first.
 func (l *lease) look(now instant) {
@@ -105,6 +110,9 @@ func (l *lease) refuse(cause error) {
 // began at began.
 func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) {
 	l.look(now)
+	if b := l.base.of; how == wasWritten || how == wasRead && b != nil && l.refused != nil && same(r, b) && same(r, l.refused) && !l.unsure {
+		l.refused = nil
+	}
 	news = l.claims.learn(r, how, now)
 	l.highest = max(l.highest, r.ElectionNumber)
 	w, proof := l.origin(r), how != wasPushed
@@ -202,7 +210,7 @@ func (l *lease) next(now instant, w wish) OpKind {
 	if over, _ := l.over(now, l.mine); !over {
 		return ""
 	}
-	if seen, _ := l.over(l.at, l.mine); l.unsure || !seen || !l.twice || !l.proof && !b.Vacant() {
+	if seen, _ := l.over(l.at, l.mine); l.unsure || !seen || !l.twice || !l.proof && !b.Vacant() || l.refused != nil && same(b, l.refused) {
 		return OpRead // it must be seen again after it was free
 	}
 	return OpAcquire
@@ -228,7 +236,11 @@ func (l *lease) holds(now instant) bool {
 		w := &l.writes[i]
 		may := l.proved != nil && w.led(l.proved) ||
 			l.proved == nil || w.of.Compare(l.proved) > 0 && l.proved.Compare(w.over) <= 0
-		if may && now.mono < w.begun.mono+l.term {
+		until := w.begun.mono + l.term
+		if w.begun.mono < l.quiet {
+			until = max(until, l.quiet+l.term) // it is not given back before
+		}
+		if may && now.mono < until {
 			return true
 		}
 	}
@@ -316,7 +328,7 @@ func (l *lease) extension(r *RaceEntry, now instant) {
 		r.TermExpiry = d.expiry.Add(1) // it says which write this is, not more
 	}
 	r.Hold = l.rest(now, d.held, l.term)
-	if b := l.base.of; l.mine(b) && b.Successor != l.id {
+	if b := l.base.of; b.ElectionNumber == r.ElectionNumber && b.Incarnation == r.Incarnation && b.Successor != l.id {
 		r.Successor = b.Successor // a request stays on record until it is granted
 	}
 }

@@ -63,11 +63,19 @@ func (r *retry) failed(start time.Duration, urgent bool) {
 	x := (r.seed + r.fails) * 0x9E3779B97F4A7C15
 	x ^= x >> 29
 	pause += time.Duration(x%1024) * pause / 4096
+	r.note(start)
+	r.notBefore = max(r.notBefore, start+pause, r.floor)
+}
+
+// note counts the attempt that began at start: it has failed, or has followed from one that failed.
+func (r *retry) note(start time.Duration) {
+	if r.count > 0 && r.recent[(r.count-1)%maxFailures] == start {
+		return
+	}
 	r.recent[r.count%maxFailures] = start
 	if r.count++; r.count >= maxFailures {
 		r.floor = r.recent[r.count%maxFailures] + time.Second
 	}
-	r.notBefore = max(r.notBefore, start+pause, r.floor)
 }
 
 // worked ends the pauses: the next failure is the first.

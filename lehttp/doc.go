@@ -154,5 +154,7 @@ and no such budget.
 	it did not answer in the request's time 504
 	the leader's address leads back here    508
 	the record names no allowed address     503, and a line in the log, once a leadership
+
+Experimental: the API of this package may change in any minor version, even after v1.
 */
 package lehttp

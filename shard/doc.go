@@ -115,5 +115,7 @@ others may come or leave too, or the same member may come back.
 If Store hangs or fails for one name, the other records still work: views end as they would,
 owners go on, and Leave does not wait. But a coordinator does not see the members on that seat
 and on later seats until Store returns.
+
+Experimental: the API of this package may change in any minor version, even after v1.
 */
 package shard
