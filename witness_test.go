@@ -75,3 +75,23 @@ func TestWitnessResolution(t *testing.T) {
 		}
 	}
 }
+
+// Clocks disagree if a term ends later than a clock that is ahead by MaxClockSkew writes, and one that is behind by as
+// much reads.
+func TestClocksDisagreeBeyondTheBounds(t *testing.T) {
+	for name, c := range map[string]struct {
+		of  *RaceEntry
+		far bool
+	}{
+		"within":        {held(3, 2*tS), false},
+		"beyond":        {held(3, 2*tS+1), true},
+		"a vacancy":     {vacant(3, reserved("c", time.Hour)), false},
+		"marked":        {held(3, time.Hour, unmeasured), false},
+		"of no length":  {held(3, time.Hour, ofTerm(0)), false},
+		"of any length": {held(3, time.Hour, ofTerm(MaxTermLength+1)), false},
+	} {
+		if err := tooFar(c.of, zero, tS); (err != nil) != c.far {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

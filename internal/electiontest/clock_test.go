@@ -250,24 +250,6 @@ func TestClockSkewIsNotProvedByOthersStamps(t *testing.T) {
 	})
 }
 
-// What a coarse stamp cuts off proves nothing.
-func TestClockSkewByCoarseStamps(t *testing.T) {
-	for _, unit := range []time.Duration{time.Microsecond, time.Millisecond, time.Second} {
-		for offset, leads := range map[time.Duration]bool{S: true, -S: true, S + 3*unit + time.Millisecond: false, -S - 3*unit - time.Millisecond: false} {
-			bubble(t, func(t *testing.T) {
-				unround()
-				a := join(t, memory.NewDecider(), "a", on(clocks.NewOffset(nil, offset)), polled, func(cfg *config) {
-					cfg.Decider = stamps{cfg.Decider, func(t time.Time) time.Time { return t.Truncate(unit) }}
-				})
-				sleep(T)
-				if led := a.count() > 0; led != leads {
-					t.Errorf("unit %v, offset %v: led %t", unit, offset, led)
-				}
-			})
-		}
-	}
-}
-
 // A leader whose clock steps out of its bounds steps down with the first stamp that shows it; that write does not
 // move the view. Another leads at once, and is not disturbed. When it is gone, the first leaves a term to
 // others. Then it leads, marked. The next stamp of its own that fits ends the mistrust.
@@ -316,24 +298,6 @@ func TestClockSkewEndsTheLeadership(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A clock that was set back while the request was out is not right for what it
-// showed when the request began.
-func TestClockSkewSetBackMeanwhile(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		unround()
-		clock := clocks.NewOffset(nil, 0)
-		a := join(t, memory.NewDecider(), "a", on(clock), polled)
-		sleep(6 * time.Second)
-		a.store.Inject(memory.Slow(time.Second).On(memory.Write))
-		sleep(1200 * time.Millisecond) // an extension is under way since 7 s
-		clock.Set(-5 * time.Second)
-		sleep(time.Second)
-		if r := a.leadership(t, 0); r.view.ValueInFuture() || !errors.Is(context.Cause(r.ctx), le.ErrClockSkew) {
-			t.Errorf("a has a view until %v, cause %v", r.view.Get(), context.Cause(r.ctx))
-		}
-	})
 }
 
 // A Hold cannot be measured by those who start later. So a campaign with a Hold whose clock is proved wrong does
@@ -702,29 +666,6 @@ func TestPatience(t *testing.T) {
 			t.Errorf("the vacancy is %+v, want it marked", e)
 		}
 	})
-}
-
-// A Hold has no patience: others could not tell when one that is measured is over. So it waits.
-func TestPatienceIsNotForHolds(t *testing.T) {
-	for name, c := range map[string]struct{ theirs, own time.Duration }{"its own": {0, time.Hour}, "the leader's": {time.Minute, 0}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				e := rival(3)
-				e.TermExpiry, e.Hold = time.Now().Add(10*time.Minute), c.theirs
-				d.Replace(e)
-				a := join(t, d, "a", unstamped, func(cfg *config) { cfg.Hold = c.own })
-				sleep(10*time.Minute + c.theirs)
-				if a.count() > 0 {
-					t.Error("acquired before the TermExpiry and the Hold")
-				}
-				sleep(T)
-				if a.leads(t); d.Entry().Unsynchronized {
-					t.Errorf("the record is %+v", d.Entry())
-				}
-			})
-		})
-	}
 }
 
 // Watch has the same patience.
