@@ -171,7 +171,8 @@ func (k *claims) end(c claim) end {
 		return free
 	case !r.Vacant() && compares:
 		if hold == 0 && k.hold == 0 {
-			wall.mono = c.seen + max(2*term, term+3*k.skew) // patience
+			longest := max(term, k.longest)
+			wall.mono = c.seen + max(2*longest, longest+3*k.skew) // patience
 		}
 		return wall
 	}
