@@ -116,9 +116,9 @@ func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) 
 	if b := l.base.of; how == wasWritten || how == wasRead && b != nil && l.refused != nil && same(r, b) && same(r, l.refused) && !l.unsure {
 		l.refused = nil
 	}
-	news = l.claims.learn(r, how, now)
-	l.highest = max(l.highest, r.ElectionNumber)
 	w, proof := l.origin(r), how != wasPushed
+	news = l.claims.learn(r, how, w != nil, now)
+	l.highest = max(l.highest, r.ElectionNumber)
 	switch {
 	case proof:
 		l.at, l.proof, l.unsure = began, true, false
