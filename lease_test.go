@@ -339,6 +339,18 @@ func TestLeaseRule6QuietOfARobber(t *testing.T) {
 	}.run(t)
 }
 
+// A stale read before an own acquisition shows nothing: the write has found the newest state there.
+func TestLeaseRule6QuietIsRefutedByAnOwnWrite(t *testing.T) {
+	p := newPlay(t)
+	p.reads(vacant(3), at(-time.Minute))
+	for _, r := range []*RaceEntry{held(5, -time.Hour), vacant(3), held(5, -time.Hour)} {
+		p.reads(r, at(-time.Second))
+	}
+	won := p.begins(at(0), leads, OpAcquire)
+	p.answers(lands(won), wasWritten, at(0), at(0))
+	p.liveUntil(tT - tS)
+}
+
 // Rule 7: a write that was not answered, or was refused, is an open question.
 func TestLeaseRule7Open(t *testing.T) {
 	rows{
@@ -424,8 +436,10 @@ func TestLeaseRule7Open(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		},
-		"what was refused over a version is read twice": func(t *testing.T) {
+		"what was refused over an old version is read twice": func(t *testing.T) {
 			p := newPlay(t)
+			p.reads(held(5, -time.Hour), at(-time.Minute))
+			p.reads(vacant(3), at(-time.Minute))
 			p.reads(vacant(3), at(0))
 			p.begins(at(0), leads, OpAcquire)
 			p.open(vacant(3))
@@ -434,6 +448,15 @@ func TestLeaseRule7Open(t *testing.T) {
 			p.due(at(1), leads, OpRead)
 			p.reads(vacant(3), at(2))
 			p.due(at(2), leads, OpAcquire)
+		},
+		"over the newest, once": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(vacant(3), at(0))
+			p.begins(at(0), leads, OpAcquire)
+			p.open(vacant(3))
+			p.due(at(1), leads, OpRead)
+			p.reads(vacant(3), at(1))
+			p.due(at(1), leads, OpAcquire)
 		},
 	}.run(t)
 }

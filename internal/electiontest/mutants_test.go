@@ -191,6 +191,12 @@ var planted = []mutants.Mutant{
 		Simulation: "TestSkewed", Seeds: 500, Says: "has shown that"},
 	{Name: "a wrong clock's own write extends the view",
 		Edit: change{"	l.doubt()\n	switch d := l.lead; {", "	switch d := l.lead; {"}, CaughtBy: "TestClockSkewEnds"},
+	{Name: "only the store's time shows what was taken too early",
+		Edit: change{"			l.hush(w.begun.mono) // it may", "			_ = w // it may"}, CaughtBy: "TestClockSkewByItsOwnBoundRobs"},
+	{Name: "patience by the newest term alone",
+		Edit: change{"longest := max(term, k.longest)", "longest := term"}, CaughtBy: "TestClockSkewKeepsForALonger"},
+	{Name: "a lost read is asked for again at the next poll",
+		Edit: change{"	case f.reads.fails > 0:\n", "	case k.base.of == nil && f.reads.fails > 0:\n"}, CaughtBy: "TestRule12LostReads"},
 	{Name: "what was taken too early is not noticed",
 		Edit: change{"l.hush(w.begun.mono) // it was taken too early", "_ = w // it was taken too early"}, CaughtBy: "TestClockSkewRobs",
 		Simulation: "TestSkewed", Seeds: 1000, Says: "which it had taken too early, while the view|OVERLAP"},
@@ -225,7 +231,7 @@ var planted = []mutants.Mutant{
 		Edit: change{"min(max(r.Hold, 0), MaxTermLength), drift(term, k.skew)", "min(max(r.Hold, 0), MaxTermLength), time.Duration(0)"}, CaughtBy: "TestUnsynchronizedFailOver",
 		Simulation: "TestUnsynchronized", Seeds: 500, Says: "of its monotonic clock|wins while the view|OVERLAP|has lapsed"},
 	{Name: "waits from the read's start",
-		Edit: change{"news = l.claims.learn(r, how, now)", "news = l.claims.learn(r, how, began)"}, CaughtBy: "TestUnsynchronizedWaits",
+		Edit: change{"l.claims.learn(r, how, w != nil, now)", "l.claims.learn(r, how, w != nil, began)"}, CaughtBy: "TestUnsynchronizedWaits",
 		Simulation: "TestUnsynchronized", Seeds: 500, Says: "campaigns|has lapsed"},
 	{Name: "the mark is not recorded",
 		Edit: change{"_, r.Unsynchronized = l.over(now, l.mine)", "r.Unsynchronized = false"}, CaughtBy: "TestUnsynchronizedFailOver|TestUnsynchronizedMark",
@@ -422,8 +428,6 @@ var planted = []mutants.Mutant{
 	{Name: "a clone is not told of",
 		Edit: change{"	d.checkDouble(e, own)\n", "	d.checkDouble(e, own || e.Extension > 0)\n"}, CaughtBy: "TestCloneOfALeader"},
 
-	// A TermExpiry that lies ahead.
-
 	{Name: "a term that patience ends is not marked",
 		Edit: change{"			marked = true\n", "			marked = marked && true\n"}, CaughtBy: "TestPatience$"},
 	{Name: "a doubt ends soon after the stop, though the work has not",
@@ -446,9 +450,6 @@ var planted = []mutants.Mutant{
 		Edit: change{"= d.number, w.Incarnation, w.Unsynchronized", "= d.number, w.Incarnation, l.measured"}, CaughtBy: "TestPatience$"},
 	{Name: "a term is disproved by one skew",
 		Edit: change{"latest := wall.Add(e.TermLength + 2*skew)", "latest := wall.Add(e.TermLength + skew)"}, CaughtBy: "TestClocksDisagreeBeyond"},
-
-	// Whose clock is wrong, the store's or this one?
-
 	{Name: "an unsynchronized view by TermExpiry",
 		Edit: change{"	if r.Unsynchronized {\n		w.view.wall", "	if false {\n		w.view.wall"}, CaughtBy: "TestUnsynchronizedLeaders",
 		Simulation: "TestUnsynchronized", Seeds: 500, Says: "before no term that was asked for|is in the future"},
