@@ -46,9 +46,9 @@ func (c *telling) Now() time.Time {
 	return c.Offset.Now()
 }
 
-// Rule 4, with a clock that tells of its jumps: a leader's ctx ends at once when the clock jumps past the end
+// Rule 13, with a clock that tells of its jumps: a leader's ctx ends at once when the clock jumps past the end
 // of the view.
-func TestRule04JumpsAreTold(t *testing.T) {
+func TestRule13JumpsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &telling{Offset: clocks.NewOffset(nil, 0)}
 		elected := make(chan context.Context, 1)
@@ -139,9 +139,9 @@ type stopsTelling struct{ *stops }
 
 func (stopsTelling) NotifyJump(func()) (func(), error) { return func() {}, nil }
 
-// Rule 4: the ctx ends with the view, at most a second late, though the process was stopped between the loop's look
+// Rule 13: the ctx ends with the view, at most a second late, though the process was stopped between the loop's look
 // at the clock and its sleep.
-func TestRule04StoppedBeforeTheSleep(t *testing.T) {
+func TestRule13StoppedBeforeTheSleep(t *testing.T) {
 	for _, tells := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
 			clock := &stops{epoch: time.Now(), at: 6990 * time.Millisecond, until: 13500 * time.Millisecond}

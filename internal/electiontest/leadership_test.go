@@ -349,7 +349,7 @@ func TestLeadEndsWhenTheCampaignStops(t *testing.T) {
 }
 
 // What a gate has let in keeps the lease, and once leadership is given up a gate lets nothing in.
-func TestRule13WorkThatEnteredIsDrained(t *testing.T) {
+func TestRule09WorkThatEnteredIsDrained(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", viewOnly)
@@ -377,7 +377,7 @@ func TestRule13WorkThatEnteredIsDrained(t *testing.T) {
 }
 
 // What was let in longer ago than DrainTimeout loses the lease, and a candidate does not lead again before it has left.
-func TestRule13WorkThatEnteredOverrunsTheDrain(t *testing.T) {
+func TestRule09WorkThatEnteredOverrunsTheDrain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", viewOnly)

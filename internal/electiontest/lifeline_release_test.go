@@ -44,9 +44,9 @@ func TestLifeline04OwnProcessLives(t *testing.T) {
 	})
 }
 
-// Lifelines, rule 7: before each write of the lease it is looked whether this process's own death
+// Lifelines, rule 6: before each write of the lease it is looked whether this process's own death
 // can be proved. If not, nothing of it is left that could prove it falsely.
-func TestLifeline07LostDescriptor(t *testing.T) {
+func TestLifeline06LostDescriptor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, a, b, of, k := pair(t)
 		k.mu.Lock()
@@ -63,8 +63,8 @@ func TestLifeline07LostDescriptor(t *testing.T) {
 	})
 }
 
-// Lifelines, rule 9: in calm the store is asked nothing more.
-func TestLifeline09Calm(t *testing.T) {
+// Lifelines, rule 8: in calm the store is asked nothing more.
+func TestLifeline08Calm(t *testing.T) {
 	count := func(line bool) (ops int) {
 		bubble(t, func(t *testing.T) {
 			d, k := memory.NewDecider(), newKernel()

@@ -10,7 +10,7 @@ var documented = []mutants.Mutant{
 	{Name: "a refused release loops", Hangs: true,
 		Edit: change{"if wake.now.mono < c.writes.notBefore {", "if kind != OpRelease && wake.now.mono < c.writes.notBefore {"}, CaughtBy: "TestRule11RefusedReleases"},
 	{Name: "nobody wakes when DrainTimeout is over",
-		Edit: change{"} else {\n wake.at(r.drainUntil)\n }", "}"}, CaughtBy: "TestRule13OnOustingEnds"},
+		Edit: change{"} else {\n wake.at(r.drainUntil)\n }", "}"}, CaughtBy: "TestRule09OnOustingEnds"},
 	{Name: "OnOusting comes before OnElected",
 		Edit: change{"<-r.begun // never", "// never"}, CaughtBy: "TestContractOnOustingComes", Race: true},
 	{Name: "a reservation that is over is taken for one",

@@ -18,9 +18,9 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
-// Rule 13: leaving by choice: ctx first, then the callbacks with the lease kept,
+// Rule 9: leaving by choice: ctx first, then the callbacks with the lease kept,
 // then the view, then the release.
-func TestRule13DrainsBeforeItReleases(t *testing.T) {
+func TestRule09DrainsBeforeItReleases(t *testing.T) {
 	for _, how := range []string{"ctx", "Resign", "StepDown", "Transfer", "unhealthy"} {
 		t.Run(how, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -105,9 +105,9 @@ func TestRule13DrainsBeforeItReleases(t *testing.T) {
 	}
 }
 
-// Rule 13: callbacks that overrun DrainTimeout: the lease is not extended any
+// Rule 9: callbacks that overrun DrainTimeout: the lease is not extended any
 // more, the view ends truthfully, nothing is released under them.
-func TestRule13DrainTimeout(t *testing.T) {
+func TestRule09DrainTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		release := make(chan struct{})
@@ -152,11 +152,11 @@ func TestRule13DrainTimeout(t *testing.T) {
 	})
 }
 
-// Rule 13: a release that cannot be written is given up when the term has run
+// Rule 9: a release that cannot be written is given up when the term has run
 // out, and after 10 s at the latest: a supervisor that waits half a minute before it
 // kills has not lost its patience. It is tried more than once until then, also with a
 // store that hangs.
-func TestRule13ReleaseGivenUp(t *testing.T) {
+func TestRule09ReleaseGivenUp(t *testing.T) {
 	for name, fault := range map[string]memory.Faults{"lost": memory.LoseRequests(), "hangs": memory.Slow(time.Hour)} {
 		for _, term := range []time.Duration{5 * time.Second, T, 10 * time.Minute} {
 			t.Run(fmt.Sprintf("%s, T=%v", name, term), func(t *testing.T) {
@@ -180,9 +180,9 @@ func TestRule13ReleaseGivenUp(t *testing.T) {
 	}
 }
 
-// Rule 14: a standby that stops while its acquisition hangs is not kept by it for
+// Rule 9: a standby that stops while its acquisition hangs is not kept by it for
 // longer either.
-func TestRule14StandbyStopsInTime(t *testing.T) {
+func TestRule09StandbyStopsInTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", func(c *config) {
@@ -199,9 +199,9 @@ func TestRule14StandbyStopsInTime(t *testing.T) {
 	})
 }
 
-// Rule 13: what a leader that stops has last read may be stale: it releases what it
+// Rule 9: what a leader that stops has last read may be stale: it releases what it
 // knows to hold.
-func TestRule13ReleasesDespiteStaleReads(t *testing.T) {
+func TestRule09ReleasesDespiteStaleReads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		r := &replica{stale: func() *le.RaceEntry { return nil }}
@@ -224,9 +224,9 @@ func TestRule13ReleasesDespiteStaleReads(t *testing.T) {
 	})
 }
 
-// Rule 13: a leadership that ran out may have extended the record nevertheless. Who stops then
+// Rule 9: a leadership that ran out may have extended the record nevertheless. Who stops then
 // reads it, and releases it.
-func TestRule13ReleasesWhatAnExtensionInDoubtHolds(t *testing.T) {
+func TestRule09ReleasesWhatAnExtensionInDoubtHolds(t *testing.T) {
 	for name, resign := range map[string]bool{"stop": false, "resign": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -268,9 +268,9 @@ func TestRule13ReleasesWhatAnExtensionInDoubtHolds(t *testing.T) {
 	}
 }
 
-// Rule 13: with a store that stays away, who stops waits for that doubt for half a term at most, and
+// Rule 9: with a store that stays away, who stops waits for that doubt for half a term at most, and
 // not at all when the term is over that the extension asked for.
-func TestRule13ExtensionInDoubtWithoutAStore(t *testing.T) {
+func TestRule09ExtensionInDoubtWithoutAStore(t *testing.T) {
 	for after, most := range map[time.Duration]time.Duration{0: T/2 + time.Second, T: time.Second} {
 		bubble(t, func(t *testing.T) {
 			d := memory.NewDecider()
@@ -292,9 +292,9 @@ func TestRule13ExtensionInDoubtWithoutAStore(t *testing.T) {
 	}
 }
 
-// Rule 14: a candidate that stops while its acquisition is in flight awaits it,
+// Rule 9: a candidate that stops while its acquisition is in flight awaits it,
 // or reads it back, and releases what it won.
-func TestRule14StopsWithAnAcquisitionInFlight(t *testing.T) {
+func TestRule09StopsWithAnAcquisitionInFlight(t *testing.T) {
 	for name, fault := range map[string]memory.Fault{
 		"awaited":         {AnswerDelay: 2 * time.Second},
 		"abandoned":       {AnswerDelay: time.Hour},
@@ -328,8 +328,8 @@ func TestRule14StopsWithAnAcquisitionInFlight(t *testing.T) {
 	}
 }
 
-// Rule 14: an acquisition that was refused, and read back since, holds up no stop.
-func TestRule14RefusedAcquisitionHoldsUpNoStop(t *testing.T) {
+// Rule 9: an acquisition that was refused, and read back since, holds up no stop.
+func TestRule09RefusedAcquisitionHoldsUpNoStop(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", func(c *config) {
@@ -346,8 +346,8 @@ func TestRule14RefusedAcquisitionHoldsUpNoStop(t *testing.T) {
 	})
 }
 
-// Rule 14: it is remembered as long as a call hangs that may still land.
-func TestRule14StoppingRemembersWhatHangs(t *testing.T) {
+// Rule 9: it is remembered as long as a call hangs that may still land.
+func TestRule09StoppingRemembersWhatHangs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		release := make(chan struct{})
@@ -512,9 +512,9 @@ func TestRule16Health(t *testing.T) {
 	})
 }
 
-// Rule 13: where the wall clock was set back, a release that cannot be written is
+// Rule 9: where the wall clock was set back, a release that cannot be written is
 // given up when the term has run out by the monotonic clock.
-func TestRule13ReleaseGivenUpByTheMonotonicClock(t *testing.T) {
+func TestRule09ReleaseGivenUpByTheMonotonicClock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		clock := clocks.NewOffset(nil, 0)
@@ -638,9 +638,9 @@ func TestContractResignWaitsForAnAcquisition(t *testing.T) {
 	})
 }
 
-// Rule 13, with a term so long that a call may hang for minutes: at the end it is given
+// Rule 9, with a term so long that a call may hang for minutes: at the end it is given
 // up in time for the release.
-func TestRule13ACallThatHangsDoesNotKeepTheRelease(t *testing.T) {
+func TestRule09ACallThatHangsDoesNotKeepTheRelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", func(c *config) { c.TermLength = time.Hour })
@@ -716,9 +716,9 @@ func released(t *testing.T, d *memory.Decider, number le.ElectionNumber) {
 	}
 }
 
-// Rule 14: a stale read does not settle what became of an acquisition whose answer was lost. Who stops, resigns or
+// Rule 9: a stale read does not settle what became of an acquisition whose answer was lost. Who stops, resigns or
 // makes one try reads again, and releases what it has won.
-func TestRule14StaleReadSettlesNothing(t *testing.T) {
+func TestRule09StaleReadSettlesNothing(t *testing.T) {
 	for _, how := range []string{"stops", "resigns", "tries once"} {
 		t.Run(how, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -757,8 +757,8 @@ func TestRule14StaleReadSettlesNothing(t *testing.T) {
 	}
 }
 
-// Rule 13: nor does it settle what became of a release, even if a feed has told of it before it was undone.
-func TestRule13StaleReadAfterAReleaseThatIsUndone(t *testing.T) {
+// Rule 9: nor does it settle what became of a release, even if a feed has told of it before it was undone.
+func TestRule09StaleReadAfterAReleaseThatIsUndone(t *testing.T) {
 	for _, how := range []string{"stops", "resigns"} {
 		t.Run(how, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

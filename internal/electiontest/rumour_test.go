@@ -142,10 +142,10 @@ func TestPreferReadsNoMoreAfterASetBack(t *testing.T) {
 	})
 }
 
-// Rule 23: a record is what it says. A feed tells of a request that is undone, and an operator's lands in its
+// Rule 14: a record is what it says. A feed tells of a request that is undone, and an operator's lands in its
 // place, of the same order and Incarnation: what is read replaces what was told of, for observers and
 // for candidates.
-func TestRule23UndoneRequestIsReplaced(t *testing.T) {
+func TestRule14UndoneRequestIsReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		d.Replace(rival(5))
@@ -208,8 +208,8 @@ func TestSetBackUnderARequest(t *testing.T) {
 	})
 }
 
-// Rule 13: a feed may tell of a release that then fails and is undone. Who leaves reads, and releases again.
-func TestRule13ReleaseThatIsUndone(t *testing.T) {
+// Rule 9: a feed may tell of a release that then fails and is undone. Who leaves reads, and releases again.
+func TestRule09ReleaseThatIsUndone(t *testing.T) {
 	for _, how := range []string{"stops", "resigns"} {
 		t.Run(how, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -241,8 +241,8 @@ func TestRule13ReleaseThatIsUndone(t *testing.T) {
 	}
 }
 
-// As TestRule13ReleaseThatIsUndone, but the work takes longer to end than half a term.
-func TestRule13ReleaseThatIsUndoneAfterALongDrain(t *testing.T) {
+// As TestRule09ReleaseThatIsUndone, but the work takes longer to end than half a term.
+func TestRule09ReleaseThatIsUndoneAfterALongDrain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", func(c *config) {
