@@ -7,8 +7,6 @@ import "github.com/c8e606e4/leaderelection/internal/mutants"
 // documented are breakages of what the documentation promises apart from safety, each of which once
 // passed all tests.
 var documented = []mutants.Mutant{
-	{Name: "a refused release loops", Hangs: true,
-		Edit: change{"if wake.now.mono < c.writes.notBefore {", "if kind != OpRelease && wake.now.mono < c.writes.notBefore {"}, CaughtBy: "TestRule11RefusedReleases"},
 	{Name: "nobody wakes when DrainTimeout is over",
 		Edit: change{"} else {\n wake.at(r.drainUntil)\n }", "}"}, CaughtBy: "TestRule09OnOustingEnds"},
 	{Name: "OnOusting comes before OnElected",

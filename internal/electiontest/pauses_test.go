@@ -177,7 +177,7 @@ func TestRule11RetryAfterOfAFeed(t *testing.T) {
 	})
 }
 
-// Rule 11: a standby that has failed polls as often as ever when a few polls have worked.
+// Rule 11: a standby that has failed twice polls as often as ever when a few polls have worked.
 func TestRule11AStandbyRecovers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
@@ -185,7 +185,7 @@ func TestRule11AStandbyRecovers(t *testing.T) {
 		sleep(time.Second)
 		b := join(t, d, "b", polled)
 		sleep(2 * T)
-		b.store.Inject(memory.Fail(errSlowDown).Times(1))
+		b.store.Inject(memory.Fail(errSlowDown).Times(2))
 		sleep(10 * T)
 		begin := time.Now()
 		sleep(10 * T)
