@@ -5,8 +5,6 @@ package electiontest
 import (
 	"context"
 	"errors"
-	"iter"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -67,80 +65,6 @@ type boundedOffset struct {
 }
 
 func (b boundedOffset) ErrorBound() (time.Duration, error) { return b.bound.ErrorBound() }
-
-// stamps is a store that shows its tokens with other stamps.
-type stamps struct {
-	le.RaceDecider
-	show func(time.Time) time.Time
-}
-
-type stamp struct {
-	le.LeaderToken
-	shown time.Time
-}
-
-func (s stamp) CommitTS() time.Time { return s.shown }
-
-func (s stamps) token(t le.LeaderToken) le.LeaderToken { return stamp{t, s.show(t.CommitTS())} }
-
-func (s stamps) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
-	e, err := s.RaceDecider.ReadCurrent(ctx)
-	if err == nil {
-		e.Token = s.token(e.Token)
-	}
-	return e, err
-}
-
-func (s stamps) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
-	e = e.Clone()
-	if t, ok := e.Token.(stamp); ok {
-		e.Token = t.LeaderToken
-	}
-	token, err := s.RaceDecider.WriteEntry(ctx, e)
-	if err != nil {
-		return nil, err
-	}
-	return s.token(token), nil
-}
-
-func noTime(time.Time) time.Time { return time.Time{} }
-
-// stampsPushed is the same with a feed.
-type stampsPushed struct {
-	stamps
-	feed func(time.Time) time.Time
-	of   *memory.Decider
-}
-
-func (s stampsPushed) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
-	return func(yield func(*le.RaceEntry, error) bool) {
-		for e, err := range s.of.Changes(ctx) {
-			if e != nil {
-				e.Token = stamp{e.Token, s.feed(e.Token.CommitTS())}
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
-}
-
-// stayOn has the store tell no time, so that nothing proves a candidate's clock wrong: for what must hold all
-// the same.
-func stayOn(c *config) {
-	of := c.Decider.(*memory.Decider)
-	c.Decider = stampsPushed{stamps{of, noTime}, noTime, of}
-}
-
-// unstamped is stayOn without a feed.
-func unstamped(c *config) { c.Decider = stamps{c.Decider.(*memory.Decider).Polled(), noTime} }
-
-// feedWithoutTime has the store's time in answers only: what a feed tells of does not show yet
-// that the clock is wrong.
-func feedWithoutTime(c *config) {
-	of := c.Decider.(*memory.Decider)
-	c.Decider = stampsPushed{stamps{of, func(t time.Time) time.Time { return t }}, noTime, of}
-}
 
 // led returns for how long somebody's view was true, and fails if two were at once.
 func led(t *testing.T, during time.Duration, all ...*member) (long time.Duration) {
@@ -684,41 +608,5 @@ func TestPatienceOfAnObserver(t *testing.T) {
 		if got := o.list(); len(got) != 2 || got[1] != "lapsed 3" {
 			t.Errorf("after two terms: %q", got)
 		}
-	})
-}
-
-// A leader whose clock is ahead by more than twice MaxClockSkew is called so once a minute by each of
-// the others, though every record of it shows that. Another such leader is called so at once.
-func TestClocksDisagreeIsLoggedBriefly(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		laptop := join(t, d, "laptop", unstamped, on(clocks.NewOffset(nil, 2*time.Hour)))
-		sleep(time.Second)
-		var standby, observer lines
-		join(t, d, "a", unstamped, logged(&standby))
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() {
-			done <- le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S, Logger: slog.New(slog.NewTextHandler(&observer, nil))}.Watch(ctx,
-				func(context.Context, le.RaceEntry) {})
-		}()
-		sleep(time.Hour)
-		const line = "clocks disagree"
-		for name, l := range map[string]*lines{"standby": &standby, "observer": &observer} {
-			if n := l.count(line); n < 50 || n > 61 {
-				t.Errorf("the %s logged %d lines in an hour, want about one a minute", name, n)
-			}
-		}
-		before := observer.count(line)
-		laptop.quit()
-		e := rival(d.Entry().ElectionNumber + 1)
-		e.TermExpiry = time.Now().Add(time.Hour)
-		d.Replace(e)
-		sleep(time.Second)
-		if n := observer.count(line); n != before+1 {
-			t.Errorf("%d lines about another leader, want 1", n-before)
-		}
-		cancel()
-		<-done
 	})
 }

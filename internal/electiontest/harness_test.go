@@ -5,6 +5,7 @@ package electiontest
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"sync"
@@ -168,6 +169,80 @@ func (m *member) trace() *le.Trace {
 
 // polled hides the feed of the candidate's handle.
 func polled(c *config) { c.Decider = c.Decider.(*memory.Decider).Polled() }
+
+// stamps is a store that shows its tokens with other stamps.
+type stamps struct {
+	le.RaceDecider
+	show func(time.Time) time.Time
+}
+
+type stamp struct {
+	le.LeaderToken
+	shown time.Time
+}
+
+func (s stamp) CommitTS() time.Time { return s.shown }
+
+func (s stamps) token(t le.LeaderToken) le.LeaderToken { return stamp{t, s.show(t.CommitTS())} }
+
+func (s stamps) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
+	e, err := s.RaceDecider.ReadCurrent(ctx)
+	if err == nil {
+		e.Token = s.token(e.Token)
+	}
+	return e, err
+}
+
+func (s stamps) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
+	e = e.Clone()
+	if t, ok := e.Token.(stamp); ok {
+		e.Token = t.LeaderToken
+	}
+	token, err := s.RaceDecider.WriteEntry(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	return s.token(token), nil
+}
+
+func noTime(time.Time) time.Time { return time.Time{} }
+
+// stampsPushed is the same with a feed.
+type stampsPushed struct {
+	stamps
+	feed func(time.Time) time.Time
+	of   *memory.Decider
+}
+
+func (s stampsPushed) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
+	return func(yield func(*le.RaceEntry, error) bool) {
+		for e, err := range s.of.Changes(ctx) {
+			if e != nil {
+				e.Token = stamp{e.Token, s.feed(e.Token.CommitTS())}
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// stayOn has the store tell no time, so that nothing proves a candidate's clock wrong: for what must hold all
+// the same.
+func stayOn(c *config) {
+	of := c.Decider.(*memory.Decider)
+	c.Decider = stampsPushed{stamps{of, noTime}, noTime, of}
+}
+
+// unstamped is stayOn without a feed.
+func unstamped(c *config) { c.Decider = stamps{c.Decider.(*memory.Decider).Polled(), noTime} }
+
+// feedWithoutTime has the store's time in answers only: what a feed tells of does not show yet
+// that the clock is wrong.
+func feedWithoutTime(c *config) {
+	of := c.Decider.(*memory.Decider)
+	c.Decider = stampsPushed{stamps{of, func(t time.Time) time.Time { return t }}, noTime, of}
+}
 
 // quit stops a candidate and waits for it.
 func (m *member) quit() {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
@@ -274,5 +275,41 @@ func TestRule17DeniedForATerm(t *testing.T) {
 		if err := (le.Config{Decider: d.Polled(), LeaderID: "a", TermLength: T, MaxClockSkew: S}).Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
+	})
+}
+
+// A leader whose clock is ahead by more than twice MaxClockSkew is called so once a minute by each of
+// the others, though every record of it shows that. Another such leader is called so at once.
+func TestClocksDisagreeIsLoggedBriefly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		laptop := join(t, d, "laptop", unstamped, on(clocks.NewOffset(nil, 2*time.Hour)))
+		sleep(time.Second)
+		var standby, observer lines
+		join(t, d, "a", unstamped, logged(&standby))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S, Logger: slog.New(slog.NewTextHandler(&observer, nil))}.Watch(ctx,
+				func(context.Context, le.RaceEntry) {})
+		}()
+		sleep(time.Hour)
+		const line = "clocks disagree"
+		for name, l := range map[string]*lines{"standby": &standby, "observer": &observer} {
+			if n := l.count(line); n < 50 || n > 61 {
+				t.Errorf("the %s logged %d lines in an hour, want about one a minute", name, n)
+			}
+		}
+		before := observer.count(line)
+		laptop.quit()
+		e := rival(d.Entry().ElectionNumber + 1)
+		e.TermExpiry = time.Now().Add(time.Hour)
+		d.Replace(e)
+		sleep(time.Second)
+		if n := observer.count(line); n != before+1 {
+			t.Errorf("%d lines about another leader, want 1", n-before)
+		}
+		cancel()
+		<-done
 	})
 }
