@@ -86,12 +86,13 @@ type learned struct {
 // never is when somebody acquires who does not.
 const never = time.Duration(-1)
 
-// history is what a candidate learns, and when it acquires the record by that if it reads whenever its lease
-// asks for a read. The lease's own alarm wakes it.
+// history is what a candidate learns, and when it leads by that if it reads and writes whenever its lease asks for
+// that. The lease's own alarm wakes it.
 type history struct {
 	set    func(*lease)
 	ahead  time.Duration // of the wall clock
 	learns []learned
+	store  *RaceEntry // what the store has, if the last read has not shown that
 	want   time.Duration
 	marked bool
 	reads  int // how many the lease asks for; 0: any
@@ -104,7 +105,8 @@ func (h history) play(t *testing.T) {
 		h.set(l)
 	}
 	var record *RaceEntry // what a read shows
-	now, reads, w := time.Duration(0), 0, wish{lead: true}
+	now, reads, writes, w := time.Duration(0), 0, 0, wish{lead: true}
+	clock := func() instant { return off(now, h.ahead) }
 	for i := 0; now < 3*time.Hour; {
 		for ; i < len(h.learns) && h.learns[i].d <= now; i++ {
 			e, how := h.learns[i], wasRead
@@ -114,29 +116,42 @@ func (h history) play(t *testing.T) {
 			if record == nil || !e.pushed {
 				record = e.of
 			}
-			l.learn(e.of, how, off(now, h.ahead), off(now, h.ahead))
+			l.learn(e.of, how, clock(), clock())
 		}
-		kind := l.next(off(now, h.ahead), w)
-		for range 3 {
-			if kind == OpRead && i > 0 {
-				l.learn(record, wasRead, off(now, h.ahead), off(now, h.ahead))
+		kind := l.next(clock(), w)
+		for calls := 0; kind != ""; calls++ {
+			if calls == 6 {
+				t.Fatalf("after %v the lease asks for a %s, again and again", now, kind)
+			}
+			switch kind {
+			case OpRead:
 				reads++
-				kind = l.next(off(now, h.ahead), w)
+				l.learn(record, wasRead, clock(), clock())
+			case OpAcquire:
+				over := l.base.of
+				writes++
+				r := l.issue(clock(), kind, fmt.Sprint("id", writes), fmt.Sprint("a", writes))
+				if h.store != nil && !sameVersion(over.Token, h.store.Token) {
+					l.open(over)
+					record = h.store
+					break
+				}
+				record = lands(r)
+				l.learn(r, wasWritten, clock(), clock())
+				if l.lead == nil {
+					break
+				}
+				if now != h.want || r.Unsynchronized != h.marked {
+					t.Errorf("leads after %v, marked %t; want %v, %t", now, r.Unsynchronized, h.want, h.marked)
+				}
+				if h.reads > 0 && reads != h.reads {
+					t.Errorf("%d reads, want %d", reads, h.reads)
+				}
+				return
 			}
+			kind = l.next(clock(), w)
 		}
-		if kind == OpAcquire {
-			if r := l.issue(off(now, h.ahead), kind, "id", "incarnation"); now != h.want || r.Unsynchronized != h.marked {
-				t.Errorf("acquired after %v, marked %t; want %v, %t", now, r.Unsynchronized, h.want, h.marked)
-			}
-			if h.reads > 0 && reads != h.reads {
-				t.Errorf("%d reads, want %d", reads, h.reads)
-			}
-			return
-		}
-		if kind != "" {
-			t.Fatalf("after %v the lease asks for a %s, again and again", now, kind)
-		}
-		wake := newAlarm(off(now, h.ahead))
+		wake := newAlarm(clock())
 		l.wake(&wake, w)
 		next := now + max(wake.in, 1)
 		if i < len(h.learns) {
@@ -145,7 +160,7 @@ func (h history) play(t *testing.T) {
 		now = next
 	}
 	if h.want != never {
-		t.Errorf("not acquired in hours, want %v", h.want)
+		t.Errorf("it does not lead in hours, want %v", h.want)
 	}
 }
 
@@ -230,7 +245,7 @@ func TestLeaseRule5Acquire(t *testing.T) {
 		"a pushed vacancy is enough":    {learns: []learned{{d: s, of: vacant(3), pushed: true}}, want: s},
 		"the dead must be read":         {set: isDead("i3"), learns: []learned{{d: s, of: held(3, 0), pushed: true}}, want: s, reads: 1},
 		"a rumour that is read":         {learns: []learned{{d: 0, of: held(4, 0)}, {d: s, of: held(5, s), pushed: true}, {d: 2 * s, of: held(5, 2*s, by("other"), until(3*s))}}, want: 2*s + tT + tD},
-		"a rumour that is not":          {learns: []learned{{d: 0, of: held(4, 0)}, {d: s, of: held(5, s), pushed: true}, {d: 2 * s, of: held(4, 0)}}, want: 2*s + tT + tD},
+		"a rumour that is not":          {learns: []learned{{d: 0, of: held(4, 0)}, {d: s, of: held(5, s), pushed: true}, {d: 2 * s, of: held(4, 0)}}, want: s + tT + tS + tT + tD},
 		"a rumour of the same, told on": {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: held(5, s, by("other")), pushed: true}}, want: tT + tS},
 		"a newer term under an older":   {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: held(4, -tT)}, {d: 2 * s, of: held(5, 0)}}, want: tT + tS},
 	})
@@ -241,24 +256,26 @@ func TestLeaseRule6Quiet(t *testing.T) {
 	const s = time.Second
 	long := func(n ElectionNumber) *RaceEntry { return held(n, 0, ofTerm(4*tT), until(4*tT)) }
 	playAll(t, map[string]history{
-		"to a living leader":        {learns: []learned{{d: 0, of: held(5, 0)}, {d: 3 * s, of: held(4, 2*s)}}, want: 3*s + tT + tD},
-		"to a vacancy":              {learns: []learned{{d: 0, of: held(5, 0)}, {d: 2 * s, of: vacant(3)}}, want: 2*s + tT + tD},
-		"from a vacancy":            {learns: []learned{{d: 0, of: vacant(5, reserved("c", tT))}, {d: 2 * s, of: vacant(3)}}, want: 2*s + tT + tD},
-		"twice":                     {learns: []learned{{d: 0, of: held(5, -10*s)}, {d: 3 * s, of: held(4, 2*s)}, {d: 10 * s, of: vacant(3)}}, want: 10*s + tT + tD},
-		"and its number again":      {learns: []learned{{d: 0, of: held(5, 0), pushed: true}, {d: s, of: held(5, s, by("other"), until(3*s))}}, want: s + tT + tD},
-		"it is emptied":             {learns: []learned{{d: s, of: vacant(0, emptied)}}, want: s + tT + tD},
-		"it is emptied again":       {learns: []learned{{d: s, of: vacant(0, by("x"), emptied)}, {d: 9 * s, of: vacant(0, by("y"), emptied)}}, want: 9*s + tT + tD},
-		"and on from there":         {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: vacant(3)}, {d: 10 * s, of: vacant(6)}}, want: s + tT + tD},
-		"and the same leader on":    {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: vacant(3)}, {d: 8 * s, of: held(5, 7*s, extended(1))}}, want: 7*s + tT + tS},
-		"a sight before the newest": {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: vacant(3)}, {d: 8 * s, of: held(5, 7*s, extended(1))}, {d: 20 * s, of: vacant(3)}}, want: 20*s + tT + tD},
-		"it does not end a hold":    {learns: []learned{{d: 0, of: held(5, 0, hold(time.Minute))}, {d: 2 * s, of: vacant(3)}}, want: tT + time.Minute + tS},
-		"nor the dead":              {set: isDead("i4"), learns: []learned{{d: 0, of: held(5, 0)}, {d: 2 * s, of: held(4, 0)}}, want: 2*s + tT + tD},
-		"a long reservation":        {learns: []learned{{d: 0, of: vacant(5, reserved("c", 5*time.Hour))}, {d: 2 * s, of: vacant(3)}}, want: 2*s + tT + tD},
-		"of the longest term":       {learns: []learned{{d: 0, of: long(5)}, {d: 2 * s, of: vacant(3)}}, want: 2*s + 4*tT + tD},
-		"one stale read":            {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: vacant(3)}, {d: 2 * s, of: held(5, 0)}}, want: tT + tS},
-		"replicas that take turns":  {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: held(4, -tT)}, {d: 2 * s, of: held(5, 0)}, {d: 3 * s, of: held(4, -tT)}}, want: s + tT + tD},
-		"two versions, read once":   {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: vacant(3)}, {d: 2 * s, of: vacant(3, by("y"))}, {d: 3 * s, of: held(5, 0)}}, want: tT + tS},
-		"a push is no second read":  {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: vacant(3)}, {d: 2 * s, of: vacant(3), pushed: true}, {d: 3 * s, of: held(5, 0)}}, want: tT + tS},
+		"to a living leader":             {learns: []learned{{d: 0, of: held(5, 0)}, {d: 3 * s, of: held(4, 2*s)}}, want: 2*s + tT + tS + tT + tD},
+		"to a vacancy":                   {learns: []learned{{d: 0, of: held(5, 0)}, {d: 2 * s, of: vacant(3)}}, want: tT + tS + tT + tD},
+		"from a vacancy":                 {learns: []learned{{d: 0, of: vacant(5, reserved("c", tT))}, {d: 2 * s, of: vacant(3)}}, want: tT + tT + tD},
+		"twice":                          {learns: []learned{{d: 0, of: held(5, -10*s)}, {d: 3 * s, of: held(4, 2*s)}, {d: 10 * s, of: vacant(3)}}, want: 10*s + tT + tD},
+		"and its number again":           {learns: []learned{{d: 0, of: held(5, 0), pushed: true}, {d: s, of: held(5, s, by("other"), until(3*s))}}, want: s + tT + tD},
+		"it is emptied":                  {learns: []learned{{d: s, of: vacant(0, emptied)}}, want: s + tT + tD},
+		"it is emptied again":            {learns: []learned{{d: s, of: vacant(0, by("x"), emptied)}, {d: 9 * s, of: vacant(0, by("y"), emptied)}}, want: 9*s + tT + tD},
+		"and on from there":              {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: vacant(3)}, {d: 10 * s, of: vacant(6)}}, want: 10*s + tT + tD},
+		"and the same leader on":         {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: vacant(3)}, {d: 8 * s, of: held(5, 7*s, extended(1))}}, want: 7*s + tT + tS},
+		"a sight before the newest":      {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: vacant(3)}, {d: 8 * s, of: held(5, 7*s, extended(1))}, {d: 9 * s, of: vacant(6)}}, want: 9 * s},
+		"or before a read of the newest": {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: vacant(3)}, {d: 2 * s, of: held(5, 0)}, {d: 3 * s, of: vacant(6)}}, want: 3 * s},
+		"it is emptied under a leader":   {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: vacant(0, emptied)}}, want: s + tT + tD},
+		"it does not end a hold":         {learns: []learned{{d: 0, of: held(5, 0, hold(time.Minute))}, {d: 2 * s, of: vacant(3)}}, want: tT + time.Minute + tS + tT + tD},
+		"nor the dead":                   {set: isDead("i4"), learns: []learned{{d: 0, of: held(5, 0)}, {d: 2 * s, of: held(4, 0)}}, want: tT + tS + tT + tD},
+		"a long reservation":             {learns: []learned{{d: 0, of: vacant(5, reserved("c", 5*time.Hour))}, {d: 2 * s, of: vacant(3)}}, want: tT + tD + tT + tD},
+		"of the longest term":            {learns: []learned{{d: 0, of: long(5)}, {d: 2 * s, of: vacant(3)}}, want: 4*tT + tS + 4*tT + tD},
+		"one stale read":                 {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: vacant(3)}, {d: 2 * s, of: held(5, 0)}}, want: tT + tS},
+		"replicas that take turns":       {store: held(5, 0), learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: held(4, -tT)}, {d: 2 * s, of: held(5, 0)}, {d: 3 * s, of: held(4, -tT)}}, want: tT + tS},
+		"two versions, read once":        {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: vacant(3)}, {d: 2 * s, of: vacant(3, by("y"))}, {d: 3 * s, of: held(5, 0)}}, want: tT + tS},
+		"a push is no second read":       {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: vacant(3)}, {d: 2 * s, of: vacant(3), pushed: true}, {d: 3 * s, of: held(5, 0)}}, want: tT + tS},
 		"no more than eight are told apart": {learns: func() (all []learned) {
 			all = []learned{{d: 0, of: held(50, 0)}}
 			for n := range ElectionNumber(maxOlder + 2) {

@@ -186,6 +186,16 @@ func TestLeaseRule2View(t *testing.T) {
 			p.answers(lands(r), wasWritten, at(tT/2), at(tT/2))
 			p.liveUntil(tT/2 + tT - tS)
 		},
+		"an older write of its own does not move it back": func(t *testing.T) {
+			p, won := elected(t)
+			one := p.begins(at(tT/2), leads, OpExtend)
+			p.open(nil)
+			p.reads(won, at(tT/2))
+			two := p.begins(at(tT/2+tS), leads, OpExtend)
+			p.answers(lands(two), wasWritten, at(tT/2+tS), at(tT/2+tS))
+			p.reads(lands(one), at(tT/2+tS))
+			p.liveUntil(tT/2 + tT)
+		},
 		"a feed neither begins nor moves it": func(t *testing.T) {
 			p := newPlay(t)
 			p.reads(vacant(3), at(0))
@@ -339,16 +349,59 @@ func TestLeaseRule6QuietOfARobber(t *testing.T) {
 	}.run(t)
 }
 
-// A stale read before an own acquisition shows nothing: the write has found the newest state there.
-func TestLeaseRule6QuietIsRefutedByAnOwnWrite(t *testing.T) {
-	p := newPlay(t)
-	p.reads(vacant(3), at(-time.Minute))
-	for _, r := range []*RaceEntry{held(5, -time.Hour), vacant(3), held(5, -time.Hour)} {
-		p.reads(r, at(-time.Second))
-	}
-	won := p.begins(at(0), leads, OpAcquire)
-	p.answers(lands(won), wasWritten, at(0), at(0))
-	p.liveUntil(tT - tS)
+// Rule 6, for a store that was set back: an acquisition over an older state than the newest known is accepted. It begins
+// no view. After the quiet, the next does.
+func TestLeaseRule6QuietOfASetBack(t *testing.T) {
+	rows{
+		"its answer shows it": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(held(5, -time.Hour), at(-1))
+			p.reads(vacant(3), at(0))
+			r := p.begins(at(0), leads, OpAcquire)
+			p.answers(lands(r), wasWritten, at(0), at(tS))
+			if p.lead != nil || r.ElectionNumber != 6 {
+				t.Fatalf("it leads %t, by %+v", p.lead != nil, r)
+			}
+			p.due(at(tS+tT+tD-1), leads, "")
+			p.due(at(tS+tT+tD-1), wish{}, "")
+			p.due(at(tS+tT+tD), leads, OpRead)
+			p.reads(r, at(tS+tT+tD))
+			r = p.begins(at(tS+tT+tD), leads, OpAcquire)
+			p.answers(lands(r), wasWritten, at(tS+tT+tD), at(tS+tT+tD))
+			if p.liveUntil(tS + tT + tD + tT - tS); r.ElectionNumber != 7 || r.Unsynchronized {
+				t.Errorf("%+v", r)
+			}
+		},
+		"who does not want to lead any more gives it back then": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(held(5, -time.Hour), at(-1))
+			p.reads(vacant(3), at(0))
+			r := p.begins(at(0), leads, OpAcquire)
+			p.answers(lands(r), wasWritten, at(0), at(0))
+			p.due(at(tT+tD-1), wish{}, "")
+			p.due(at(tT+tD), wish{}, OpRelease)
+		},
+		"a refusal shows nothing": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(held(5, -time.Hour), at(-1))
+			p.reads(vacant(3), at(0))
+			p.begins(at(0), leads, OpAcquire)
+			p.open(vacant(3))
+			p.reads(held(5, -time.Hour), at(1))
+			p.answers(lands(p.begins(at(1), leads, OpAcquire)), wasWritten, at(1), at(1))
+			p.liveUntil(1 + tT - tS)
+		},
+		"a rumour of one's own that is undone is not known": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(vacant(3), at(0))
+			r := p.begins(at(0), leads, OpAcquire)
+			p.open(nil)
+			p.answers(lands(r), wasPushed, at(0), at(0))
+			p.reads(vacant(3), at(1))
+			p.answers(lands(p.begins(at(1), leads, OpAcquire)), wasWritten, at(1), at(1))
+			p.liveUntil(1 + tT - tS)
+		},
+	}.run(t)
 }
 
 // Rule 7: a write that was not answered, or was refused, is an open question.
