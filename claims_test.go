@@ -227,6 +227,7 @@ func TestLeaseRule4Measured(t *testing.T) {
 		"a hold":                     {set: measured, learns: []learned{{d: s, of: held(3, 0, hold(tT))}}, want: s + 2*(tT+tD), marked: true},
 		"a vacancy on hold":          {set: measured, learns: []learned{{d: s, of: vacant(3, hold(tT))}}, want: s + tT + 2*tD, marked: true},
 		"a vacancy":                  {set: measured, learns: []learned{{d: s, of: vacant(3)}}, want: s, marked: true},
+		"an older state, later seen": {set: measured, learns: []learned{{d: 0, of: held(5, 0)}, {d: 10 * s, of: held(4, 0)}}, want: 10*s + 2*(tT+tD), marked: true},
 		"mistrust":                   {set: mistrusts, learns: []learned{{d: s, of: held(3, -far)}}, want: s + tT + tD, marked: true},
 		"mistrust, a vacancy":        {set: mistrusts, learns: []learned{{d: s, of: vacant(3)}}, want: s + tT + tD, marked: true},
 		"mistrust, one's own":        {set: mistrusts, learns: []learned{{d: s, of: vacant(3, reserved("a", tT))}}, want: s + tT + tD, marked: true},

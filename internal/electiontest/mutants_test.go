@@ -284,7 +284,7 @@ var planted = []mutants.Mutant{
 		Edit: change{"		k.base = claim{r, now.mono, true}\n", "		k.base, n.seen = claim{r, now.mono, true}, now.mono\n"}, CaughtBy: "TestUnsynchronizedLaggingReads",
 		Simulation: "TestUnsynchronized", Seeds: 1000, Says: "no leader within|no leader, though"},
 	{Name: "only newer records count as seen",
-		Edit: change{"k.base = claim{r, now.mono, true}", "k.base = claim{r, n.seen, true}"}, CaughtBy: "TestUnsynchronizedStoreSetBack"},
+		Edit: change{"k.base = claim{r, now.mono, true}", "k.base = claim{r, n.seen, true}"}, CaughtBy: "TestLeaseRule4Measured"},
 	{Name: "set back by ten times the allowance",
 		Edit: change{"now.wall.Add(span), drift(l.term, l.skew)", "now.wall.Add(span), 10*drift(l.term, l.skew)"}, CaughtBy: "TestUnsynchronizedSetBackThen"},
 	{Name: "a set-back that is allowed hides suspends again and again",
