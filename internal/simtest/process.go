@@ -27,6 +27,7 @@ type process struct {
 	// The recorder's, under its lock:
 	leaving      bool                            // told to stop
 	over         bool                            // has stopped
+	overAt       time.Duration                   // and when, by its monotonic clock
 	barred       bool                            // by itself, at an answer that no retry can help, before anything had worked
 	since        time.Duration                   // monotonic: it started, or its last leadership ended
 	well         bool                            // Healthy was asked since the last write, and the answer was nil
@@ -102,7 +103,7 @@ func (p *process) config() le.Config {
 		LeaderID:     p.host.id,
 		TermLength:   p.term,
 		MaxClockSkew: p.skew,
-		ClockPolicy:  clockPolicy(w.Skew, p.unsynchronized, w.Lenient),
+		ClockPolicy:  clockPolicy(w.Skew, p.unsynchronized),
 
 		PollInterval:  p.poll,
 		DrainTimeout:  p.drain,
@@ -292,7 +293,7 @@ func (p *process) healthy(ctx context.Context) error {
 }
 
 // clockPolicy is that of a process whose machines' clocks are apart by skew at most.
-func clockPolicy(skew time.Duration, unsynchronized, lenient bool) le.ClockPolicy {
+func clockPolicy(skew time.Duration, unsynchronized bool) le.ClockPolicy {
 	switch {
 	case unsynchronized:
 		return le.Unsynchronized

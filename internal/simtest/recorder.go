@@ -29,13 +29,17 @@ type actor struct {
 
 	// The recorder's, under its lock:
 	told     map[state]sighting
-	terms    map[term]reading  // when it was first told of each, by its clock
-	newest   *le.RaceEntry     // that it was told of
-	greatest le.ElectionNumber // the same
-	readAt   reading           // when the last read that was answered began, by its clock
-	readTrue time.Duration     // and in true time
-	open     time.Duration     // true time at or after which a read must begin before the next write; 0 where nothing is open
-	pending  *op               // the last call, until it is answered
+	terms    map[term]reading       // when it was first told of each, by its clock
+	newest   *le.RaceEntry          // that it was told of
+	greatest le.ElectionNumber      // the same
+	heard    *le.RaceEntry          // the newest, as it stands after the last proof
+	proved   bool                   // it was read or written, and not only pushed
+	older    map[term]time.Duration // read since then, and older: when first, by its monotonic clock
+	quiet    time.Duration          // by its monotonic clock it is quiet until then: see hears
+	readAt   reading                // when the last read that was answered began, by its clock
+	readTrue time.Duration          // and in true time
+	open     time.Duration          // true time at or after which a read must begin before the next write; 0 where nothing is open
+	pending  *op                    // the last call, until it is answered
 	recent   []time.Duration
 	calls    int // all
 	flying   int // calls that have not returned
@@ -56,10 +60,10 @@ type recorder struct {
 	term                time.Duration // the longest
 	wild                bool          // clocks go beyond their bound, and nobody is safe
 	drift               float64
-	lies                bool // clocks go beyond their bound, and are compared with the store's
-	lenient             bool // but that is not acted on
-	strangers           bool // others' tools change the record
-	quiet               bool // the answers to writes have no stamps
+	measuredWait        time.Duration // see Params
+	lies                bool          // clocks go beyond their bound, and are compared with the store's
+	believed            bool          // but the store does not tell its time
+	strangers           bool          // others' tools change the record
 	lines               []line
 	violations          []string
 	records             []le.RaceEntry          // all that were written, in order; the first is the empty one
@@ -72,11 +76,9 @@ type recorder struct {
 	leaderships         []*leadership           // whose views may be alive, or were lately
 	holds               []hold                  // of all leaderships
 	watched             *process                // whose leadership may not end now
-	asked               map[*leadership]bool    // to hand over to one that is preferred
 	leader              *leadership             // whose view was in the future when last one was
 	leaderAt            time.Duration           // and when that was
 	leaderAgain         time.Duration           // the first such moment since it is calm; 0: none
-	tookEarly           time.Duration           // when a skewed candidate last took a term that was not over
 	counts              map[string]int
 }
 
@@ -93,8 +95,8 @@ const maxLines = 4000
 
 func newRecorder(epoch time.Time, store Store, p *Params) *recorder {
 	r := &recorder{
-		epoch: epoch, store: store, landing: make(chan struct{}, 1), term: p.longest(), wild: p.Wild > 0 || p.Lenient, drift: p.Drift,
-		lies: p.Skewed > 0, lenient: p.Lenient, strangers: p.Strangers, quiet: p.Quiet, counts: map[string]int{}, wroteUnsynchronized: map[string]bool{}, pairs: map[[2]*leadership]bool{}, asked: map[*leadership]bool{},
+		epoch: epoch, store: store, landing: make(chan struct{}, 1), term: p.longest(), wild: p.Wild > 0 || p.believed(), drift: p.Drift, measuredWait: p.measuredWait(),
+		lies: p.Skewed > 0, believed: p.believed(), strangers: p.Strangers, counts: map[string]int{}, wroteUnsynchronized: map[string]bool{}, pairs: map[[2]*leadership]bool{},
 	}
 	first := le.RaceEntry{}
 	if e, err := store.Current(); err == nil {
@@ -262,7 +264,11 @@ func (r *recorder) answered(o *op, e *le.RaceEntry, token le.LeaderToken, err er
 		return
 	}
 	r.logf(a.name, "read, began at %.6f: %v", o.at.Seconds(), r.short(e))
-	r.confirm(a, e, o)
+	how := wasPushed
+	if inTime {
+		how = wasRead
+	}
+	r.confirm(a, e, o, how)
 	if inTime {
 		a.readAt, a.readTrue = reading{o.wall, o.mono}, o.at
 		if o.at >= a.open {
@@ -279,9 +285,13 @@ func (r *recorder) writeAnswered(o *op, token le.LeaderToken, err error, inTime 
 	case err == nil:
 		e := o.write.Clone()
 		e.Token = token
-		r.confirm(a, e, nil)
+		how := wasPushed
+		if inTime {
+			how = wasWritten
+		}
+		r.confirm(a, e, nil, how)
 	case inTime && errors.As(err, &lost) && lost.Current != nil:
-		r.confirm(a, lost.Current, o)
+		r.confirm(a, lost.Current, o, wasRead)
 		a.readAt, a.readTrue, a.open = reading{o.wall, o.mono}, o.at, 0
 	case inTime:
 		a.open = r.now()
