@@ -54,7 +54,7 @@ func (h *host) doubt(well bool) {
 	case !bad:
 		h.badSince = 0
 	case h.badSince == 0:
-		h.badSince, h.wasBad = w.now(), true
+		h.badSince, h.wasBad = max(w.now(), 1), true
 		w.rec.counts["clocks that said that they were off"]++
 	}
 	w.rec.logf(h.id, "its clock says of itself: %v, %v", h.says, h.saysNot)

@@ -230,7 +230,7 @@ func (r *recorder) early(o *op, old, e *le.RaceEntry) time.Duration {
 	case old.Hold == 0 && r.proved(o.actor.proc, old):
 		return 0
 	case old.Hold > 0:
-		return r.heldFor(o, old)
+		return r.heldFor(o, old, e)
 	case old.Vacant() && (old.Successor == "" || old.Successor == le.AnySuccessor || old.Successor == e.LeaderID):
 		return 0
 	case r.noCommonClock(o.actor, old):

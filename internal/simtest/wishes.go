@@ -114,7 +114,7 @@ func (r *recorder) onHold(o *op, old, e *le.RaceEntry) {
 
 // heldFor is how long it is from o until old, which has a Hold, is to be had: when that is over
 // by its end, or if it is a vacancy, when it has been seen for so long.
-func (r *recorder) heldFor(o *op, old *le.RaceEntry) time.Duration {
+func (r *recorder) heldFor(o *op, old, e *le.RaceEntry) time.Duration {
 	p := o.actor.proc
 	drift := p.allowance(old.TermLength)
 	further := old.Hold + time.Duration(float64(old.Hold)*float64(drift)/float64(old.TermLength))
@@ -126,7 +126,7 @@ func (r *recorder) heldFor(o *op, old *le.RaceEntry) time.Duration {
 	switch {
 	case r.noCommonClock(o.actor, old):
 		return bySight
-	case old.Vacant():
+	case old.Vacant() || e.Unsynchronized:
 		return min(bySight, byEnd)
 	}
 	return byEnd
