@@ -13,7 +13,6 @@
 # make lint: golangci-lint, which is built first. make oldest: with the oldest Go.
 # make packages: archives, .deb, .rpm, image and chart, made and tried; as root.
 # make fuzz, make vuln, make snapshot: what CI does once a night or a week.
-# make prose: turns of phrase that people read twice, on the lines that a change adds.
 
 GO     ?= go
 TESTFLAGS ?=
@@ -23,7 +22,7 @@ P      ?= 3
 NPM_DIR = internal/stores/npm
 # The modules that go.work does not bind: servers that tests start, and tools, each with
 # versions of its own.
-NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod internal/alertstest/go.mod internal/snippets/go.mod))
+NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod))
 ALONE   = GOWORK=off $(GO)
 # Modules that need little but Go, as the root does. They are tested and vetted with it.
 SMALL   = lehttp leslog shard
@@ -80,6 +79,7 @@ test-command: npm
 WITH_azblob   = ./fence/fenceazure
 WITH_dynamo   = ./fence/fencedynamo
 WITH_gcs      = ./fence/fencegcs
+WITH_hinted   = ./internal/testsof/hinted
 WITH_natskv   = ./internal/testsof/natskv
 WITH_postgres = ./internal/testsof/fencesql
 WITH_redis    = ./fence/fenceredis
@@ -109,12 +109,10 @@ models:
 mutants:
 	$(GOTEST) -timeout 40m -run '^TestMutants$$' $(TESTFLAGS) ./internal/electiontest ./shard ./lifeline
 
-# What the deciders allocate, and how often the command wakes up, which the race
-# detector would add to.
+# How often the command wakes up, and what a group asks of its store: without the race detector.
 test-cost:
 	$(GOTEST) -run 'Sleeps|^TestStart$$' $(TESTFLAGS) ./cmd/leaderelect
 	$(GOTEST) -run '^TestCost$$' $(TESTFLAGS) ./shard
-	$(GOTEST) -run OwnBytes $(TESTFLAGS) ./deciders/azblob ./deciders/dynamo ./deciders/gcs ./deciders/s3
 
 test-nested:
 	@set -e; for m in $(NESTED); do echo "== $$m"; \
@@ -128,21 +126,7 @@ npm:
 			cd $(NPM_DIR) && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules; fi; \
 	else echo "npm is not installed: the tests on Azurite and dynalite will be skipped, by name"; fi
 
-check: fmt vet staticcheck tidy pages
-
-# Turns of phrase that people read twice: none on a page.
-.PHONY: pages prose
-pages:
-	$(ALONE) -C tools test ./prose
-	$(ALONE) -C tools build -o ../bin/prose ./prose
-	bin/prose $$(git ls-files '*.md' ':!*/testdata/*')
-
-# None in comments of Go either, on lines that a change adds, against origin/main or, on that
-# branch itself, the commit before. A clone without history only gets the totals.
-prose: pages
-	@base=$$(git merge-base HEAD origin/main 2>/dev/null); head=$$(git rev-parse HEAD 2>/dev/null); \
-	if [ -z "$$base" ] || [ "$$base" = "$$head" ]; then base=$$(git rev-parse -q --verify HEAD~1 2>/dev/null); fi; \
-	if [ -n "$$base" ]; then bin/prose -since "$$base"; else bin/prose -totals; fi
+check: fmt vet staticcheck tidy
 
 fmt:
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt'd:"; echo "$$out"; exit 1; fi
@@ -151,7 +135,7 @@ fmt:
 # The core is vetted for other systems, too.
 vet:
 	$(GO) vet -race work
-	$(GO) vet -race -tags packages ./internal/packages
+	$(GO) vet -race -tags packages ./deploy/helm
 	GOARCH=386 $(GO) vet $(ELSEWHERE)
 	GOOS=darwin $(GO) vet $(ELSEWHERE)
 	GOOS=windows $(GO) vet $(ELSEWHERE)
@@ -186,8 +170,7 @@ bin/golangci-lint-$(GOLANGCI):
 oldest:
 	$(ALONE) vet ./...
 	@mkdir -p bin
-	@{ echo go 1.24.0; for m in "" $(SMALL:%=/%); do \
-		echo "use ..$$m"; sed -nE "s,.*(github.*leaderelection$$m v.* => ).*,replace \1..$$m,p" go.work; done; } >bin/oldest.work
+	@{ echo go 1.24.0; for m in "" $(SMALL:%=/%); do echo "use ..$$m"; done; } >bin/oldest.work
 	GOWORK=$(CURDIR)/bin/oldest.work $(GO) vet $(BARE)
 
 # The last release's modules build on this root. A program that updates the root alone has both, and they use the
@@ -196,15 +179,18 @@ oldest:
 earlier:
 	@tag=$$(git describe --tags --abbrev=0 --match 'v[0-9]*' HEAD~1 2>/dev/null) || { echo "nothing is released yet: no earlier modules"; exit 0; }; set -e; \
 	rm -rf bin/earlier && mkdir -p bin/earlier && git archive "$$tag" | tar -x -C bin/earlier; cd bin/earlier; \
-	sed -i 's,^\t\.$$,\t../..,; s,=> \./$$,=> ../..,' go.work; \
+	sed -i 's,^\t\.$$,\t../..,' go.work; $(GO) work edit -replace=github.com/c8e606e4/leaderelection@$$tag=../..; \
 	echo "the modules of $$tag on this root"; \
 	GOWORK=$$PWD/go.work $(GO) build $$(GOWORK=$$PWD/go.work $(GO) list -m -f '{{.Dir}}/...' | grep "^$$PWD/" | grep -vE "^$$PWD/(bench|docs|examples|internal|tools)/"); \
 	cd ../.. && rm -rf bin/earlier
 
-# go mod tidy must find nothing to do, in every module; make mod does what it finds.
-tidy mod:
-	$(ALONE) -C tools build -o ../bin/tidy ./tidy
-	bin/tidy $(if $(filter tidy,$@),-diff)
+# go mod tidy must find nothing to do, in every module; make mod does what it finds. It does not look at go.work, so
+# each go.mod replaces the modules of this repository that it requires. A go.sum in another order it leaves, and shows.
+MODULES = git ls-files '*go.mod' | sed 's,go.mod$$,.,'
+tidy:
+	@rc=0; for m in $$($(MODULES)); do (cd $$m && $(ALONE) mod tidy -diff) || { echo "$$m is not tidy: run make mod"; rc=1; }; done; exit $$rc
+mod:
+	@set -e; for m in $$($(MODULES)); do (cd $$m && $(ALONE) mod tidy && { $(ALONE) mod tidy -diff || true; } | patch -s -p1); done
 
 # All that is too long for each change on one machine, past failures, with a table at the end.
 .PHONY: nightly
@@ -241,38 +227,39 @@ share: leaderelect
 	gzip -n9 bin/share/third-party-notices.txt
 	git log -1 --format='[{semver: $(VERSION:v%=%), date: "%cI", packager: $(MAINTAINER), deb: {distributions: [unstable], urgency: medium}, changes: [{note: "See https://github.com/c8e606e4/leaderelection/blob/main/CHANGELOG.md"}]}]' >bin/share/changelog.yaml
 
-.PHONY: sbom
-sbom:
-	$(ALONE) -C tools build -o ../bin/sbom ./sbom
-
 # Archives, .deb, .rpm, checksums and bills of materials, in bin/dist, as a release has them
 # (.goreleaser.yaml). make snapshot: for every system and processor. The newest goreleaser
 # that the module proxy has all parts of; it is built by itself, as golangci-lint is.
 GORELEASER = v2.15.1
 KO         = v0.18.1
+CRANE      = v0.21.3
+CYCLONEDX  = v1.10.0
 # goreleaser goes by git only where there is a remote, which a checkout in CI may not have.
 MAKE_DIST  = PATH="$(CURDIR)/bin:$$PATH" GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VALUE_0=https://github.com/c8e606e4/leaderelection \
 	$(CURDIR)/bin/goreleaser-$(GORELEASER) release --clean --parallelism 2
 .PHONY: snapshot
-snapshot: bin/goreleaser-$(GORELEASER)
+snapshot: bin/goreleaser-$(GORELEASER) bin/cyclonedx-gomod-$(CYCLONEDX)
 	$(MAKE_DIST) --snapshot
 
 # What the workflow release.yml does at a tag. It has not been run: nothing is released yet.
 .PHONY: release
-release: bin/goreleaser-$(GORELEASER) bin/ko-$(KO)
+release: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/cyclonedx-gomod-$(CYCLONEDX)
 	PATH="$(CURDIR)/bin:$$PATH" bin/goreleaser-$(GORELEASER) release --clean --parallelism 2
 
 # Those of linux/amd64 alone, the image, and the chart, all of which are then tried: installed, verified, run.
 # A clone with the tags of a release makes them as well, as the workflow does, for upgrades to it.
 # Needs root, debootstrap, lintian and rpm; a quarter of an hour if nothing is in Go's cache.
 .PHONY: packages
-packages: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) kube
+packages: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/crane-$(CRANE) bin/cyclonedx-gomod-$(CYCLONEDX) bin/helm kube
 	LINUX_AMD64_ONLY=1 $(MAKE_DIST) --snapshot
-	rm -rf bin/candidate && git clone --quiet . bin/candidate
-	cd bin/candidate && $(ALONE) -C tools run ./release -write v1.99.0 v0.99.0 && git checkout --quiet v1.99.0 && LINUX_AMD64_ONLY=1 $(MAKE_DIST) --skip=publish
-	KO=$(CURDIR)/bin/ko-$(KO) GORELEASER=$(CURDIR)/bin/goreleaser-$(GORELEASER) $(GO) test -count=1 -tags packages -timeout 25m $(TESTFLAGS) ./internal/packages
-	cd tools && PROGRAM=$$(echo $(CURDIR)/bin/dist/*linux_amd64*/leaderelect) SBOM=$$(echo $(CURDIR)/bin/dist/*_linux_amd64.cdx.json) \
-		$(ALONE) test -count=1 $(TESTFLAGS) ./sbom
+	rm -rf bin/candidate && tools/release/release.sh v1.99.0 $(CURDIR)/bin/candidate
+	cd bin/candidate && git checkout --quiet v1.99.0 && LINUX_AMD64_ONLY=1 $(MAKE_DIST) --skip=publish
+	KO=$(CURDIR)/bin/ko-$(KO) CRANE=$(CURDIR)/bin/crane-$(CRANE) HELM=$(CURDIR)/bin/helm packaging/try.sh bin/dist bin/candidate/bin/dist
+	$(GO) test -count=1 -tags packages -timeout 15m $(TESTFLAGS) ./deploy/helm
+
+.PHONY: bin/helm
+bin/helm:
+	$(ALONE) -C internal/servers/helm build -o $(CURDIR)/bin/helm helm.sh/helm/v3/cmd/helm
 
 bin/goreleaser-$(GORELEASER):
 	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install -trimpath -ldflags '-s -w' github.com/goreleaser/goreleaser/v2@$(GORELEASER)
@@ -282,14 +269,22 @@ bin/ko-$(KO):
 	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install -trimpath -ldflags '-s -w' github.com/google/ko@$(KO)
 	mv bin/ko $@
 
-# What is committed is released to a directory, and used from there as from the module
+bin/crane-$(CRANE):
+	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install -trimpath -ldflags '-s -w' github.com/google/go-containerregistry/cmd/crane@$(CRANE)
+	mv bin/crane $@
+
+bin/cyclonedx-gomod-$(CYCLONEDX):
+	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install -trimpath -ldflags '-s -w' github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX)
+	cp bin/cyclonedx-gomod $@
+
+# What is committed is released in a clone, and used from there as from the module
 # proxy: what each module brings along, a program of a store and an adapter, the command.
 consume:
 	$(ALONE) -C tools test -count=1 -timeout 20m $(TESTFLAGS) ./release
 
 bench:
 	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 3 -cpu 1,2 ./internal/electiontest
-	$(GO) test -run '^$$' -bench 'Crash|Handover|Store|Outage|Thousand' -benchtime 1x ./internal/electiontest
+	$(GO) test -run '^$$' -bench 'Crash|Handover|Store|Outage' -benchtime 1x ./internal/electiontest
 	$(GO) test -run '^$$' -bench RequireLeader -count 3 -cpu 1 ./lehttp
 	$(GO) -C bench run .
 

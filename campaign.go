@@ -113,22 +113,6 @@ func (c *Campaign) Wait() error {
 	return c.err
 }
 
-// Resign gives up leadership, and keeps this candidate from leading for one term. Use it to let
-// another candidate lead, if there is one. The leader's ctx is cancelled with ErrResigned. The
-// lease is kept until the callbacks have returned, for at most DrainTimeout, and is then
-// released. The campaign goes on. If this candidate does not lead, it only stays out for its
-// term.
-//
-// Resign returns nil when this candidate holds nothing: after the release or, if the store cannot be
-// reached, when its term has run out. When ctx ends first, it returns context.Cause(ctx), and
-// the resignation goes on. So if OnElected calls Resign with the leader's ctx, it does not wait
-// for itself. With another ctx it would wait for itself: then Resign returns an error when the
-// view has ended, after DrainTimeout.
-func (c *Campaign) Resign(ctx context.Context) error {
-	released := make(chan error, 1)
-	return c.ask(ctx, resignAsked{released}, released)
-}
-
 // ask posts a message to the loop, and waits for the answer to it, or until the campaign has stopped.
 func (c *Campaign) ask(ctx context.Context, m event, answer <-chan error) error {
 	select {
@@ -181,39 +165,6 @@ func (c *Campaign) stuck(now instant) error {
 		return fmt.Errorf("leaderelection: for %v the store has refused every call: %w", (now.mono - c.f.denied).Round(time.Second), c.f.lastError())
 	}
 	return nil
-}
-
-// DropHold gives up the Hold of the current leadership. Call it before OnElected returns if the
-// leader has not begun the job that its Hold protects, and will not begin it. The record is
-// then released without a Hold, so that others can run the job. DropHold does not wait. If this
-// candidate does not lead, it does nothing. A job of [Config.Once] returns ErrNotBegun instead.
-func (c *Campaign) DropHold() { c.f.post(holdDropped{}) }
-
-func (c *Campaign) resign(now instant, released chan error) {
-	c.cooldown = max(c.cooldown, now.mono+c.cfg.TermLength)
-	if r := c.leadership; r != nil && r.cause == nil {
-		c.giveUp(now, ErrResigned)
-	}
-	c.resigners = append(c.resigners, released)
-}
-
-// answerResigners ends the waits in Resign, once this campaign holds nothing, and no write of the last term
-// can have made, or still make, it hold something.
-func (c *Campaign) answerResigners(wake *alarm) {
-	if len(c.resigners) == 0 {
-		return
-	}
-	var err error
-	switch r := c.leadership; {
-	case r != nil && r.over && wake.now.mono >= r.drainUntil:
-		err = fmt.Errorf("leaderelection: Resign: the view has ended, and %s has not returned, so nothing is released: whoever calls Resign from there gives it the leader's ctx", r.runs())
-	case r != nil, c.l.holds(wake.now):
-		return
-	}
-	for _, released := range c.resigners {
-		released <- err
-	}
-	c.resigners = nil
 }
 
 // loop is the campaign, from its beginning to its end, in one goroutine.
@@ -434,44 +385,4 @@ func (c *Campaign) end(wake *alarm) (time.Duration, bool) {
 	}
 	wake.at(c.endBy)
 	return wake.in, false
-}
-
-// report publishes the status if it has changed.
-func (c *Campaign) report(now instant) {
-	status, cause, number := Following, error(nil), NoElections
-	switch r := c.leadership; {
-	case c.ending:
-		status, cause = Stopped, c.err
-	case r != nil && r.cause == nil:
-		status, number = Leading, r.number
-	case r != nil:
-		status, cause, number = Draining, r.cause, r.number
-	case c.releasing(now):
-		status, number = Draining, c.l.proved.ElectionNumber
-	}
-	from := Status(c.status.Load())
-	if from == status {
-		return
-	}
-	if from == Leading && cause == nil {
-		// The leadership and all its callbacks ended within one step.
-		number, cause = c.last.number, c.last.cause
-	}
-	c.status.Store(int32(status))
-	if t := c.cfg.Trace; t != nil && t.StatusChanged != nil {
-		change := StatusChange{From: from, To: status, Cause: cause, Number: number, Time: now.wall}
-		c.f.events.Add(func() { t.StatusChanged(change) })
-	}
-	level := slog.LevelInfo
-	if errors.Is(cause, ErrOusted) || errors.Is(cause, ErrExpired) {
-		level = slog.LevelWarn
-	}
-	args := []any{"id", c.cfg.LeaderID, "was", from.String()}
-	if number != NoElections {
-		args = append(args, "token", uint64(number))
-	}
-	if cause != nil {
-		args = append(args, "cause", cause)
-	}
-	c.f.log(level, status.String(), args...)
 }

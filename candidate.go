@@ -2,13 +2,11 @@ package leaderelection
 
 import (
 	"bytes"
-	"encoding/base64"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"time"
-	"unicode/utf8"
 )
 
 // wants reports whether this candidate is ready to lead now.
@@ -77,7 +75,10 @@ func (c *Campaign) act(wake *alarm) {
 	}
 	switch kind := c.l.next(wake.now, wish); {
 	case kind == OpRead:
-		c.f.read(wake, c.readDue())
+		c.f.read(wake, max(c.readDue(), c.f.reads.floor))
+		if c.f.call != nil {
+			c.f.reads.note(wake.now.mono)
+		}
 	case kind != "" && c.mayWrite(wake, kind):
 		c.write(wake, kind)
 	case c.leadership == nil && !c.stopping:
@@ -128,7 +129,7 @@ func (c *Campaign) write(wake *alarm, kind OpKind) {
 		c.cooldown = 0 // over, or ended by an operator; a Resign from now on sets it again
 	}
 	over := c.l.base.of
-	e := c.l.issue(wake.now, kind)
+	e := c.l.issue(wake.now, kind, rand.Text()[:13], rand.Text()) // 65 bits and 130 bits
 	if kind != OpRelease {
 		c.proofs.live(e.Incarnation)
 	}
@@ -136,13 +137,122 @@ func (c *Campaign) write(wake *alarm, kind OpKind) {
 	wake.at(c.f.call.deadline)
 }
 
+// learn takes in a record, however it was learned, and follows what it means for this candidate. The call that
+// showed it began at the instant began.
+func (c *Campaign) learn(e *RaceEntry, began, now instant, how source) {
+	w := c.l.origin(e)
+	mine, open := w != nil, w != nil && !w.done
+	news := c.l.learn(e, how, began, now)
+	if news {
+		c.f.tellNews(e)
+	}
+	c.diagnosis.look(e, &c.l.claims, now, news, how, mine)
+	if how == wasRead {
+		c.refused.check(e, &c.diagnosis)
+	}
+	switch {
+	case news && mine && how == wasPushed:
+		// It shows a write whose answer is not here: a reason to read at once, without the pause after the
+		// last failure.
+		c.f.reads.hurry()
+	case news, open && how != wasPushed:
+		// This record explains the failed write: it landed after all, or lost against a
+		// newer one. There is no reason to pause. That this candidate may write is shown
+		// only by a record of its own.
+		c.writes.worked()
+		if mine {
+			c.f.calls.Worked(now.mono, OpAcquire.does())
+		}
+	}
+	if s := c.l.newest.of.Successor; c.leadership == nil && mine && s != "" && s != c.cfg.LeaderID && c.l.holds(now) {
+		c.cooldown = now.mono + c.cfg.TermLength // an operator has asked for a hand-over before it began
+	}
+	c.follow(now)
+	if !news {
+		return
+	}
+	c.leader.Store(e)
+	c.proofs.watch(e)
+	c.tellChange(e)
+}
+
+// answered takes in the answer to a store call, or that the call was given up.
+func (c *Campaign) answered(a *answer, now instant) {
+	c.noteTrouble(a, now)
+	if a.kind != OpRead {
+		c.wroteAt = now.mono
+	}
+	switch {
+	case a.abandoned && !a.givenUp: // later calls may have shown more: it may be news, not a proof
+		if a.err == nil {
+			c.learn(a.shown(), a.start, now, wasPushed)
+		} else if a.kind != OpRead {
+			c.l.open(nil) // the record may have changed since it was read
+		}
+	case a.kind == OpRead && a.err != nil:
+		c.single.failed(a.err)
+	case a.kind == OpRead:
+		c.f.feedCheck(&c.l.claims, a.got, now)
+		c.learn(a.got, a.start, now, wasRead)
+	case a.err == nil:
+		c.wrote(a, now)
+	default:
+		c.writeFailed(a, now)
+	}
+}
+
+// shown returns the record that the answer shows.
+func (a *answer) shown() *RaceEntry {
+	if a.kind == OpRead {
+		return a.got
+	}
+	a.entry.Token = a.token // nobody else keeps it: it is the record now
+	return a.entry
+}
+
+// wrote takes in that a write has happened.
+func (c *Campaign) wrote(a *answer, now instant) {
+	c.writes.worked()
+	c.refused = refusals{}
+	if a.kind == OpRelease && c.cooldown > now.mono {
+		c.cooldown = now.mono + c.cfg.TermLength
+	}
+	c.learn(a.shown(), a.start, now, wasWritten)
+	if a.kind == OpRelease {
+		c.proofs.bury()
+	}
+}
+
+// writeFailed takes in that the outcome of a write is open. A read must settle that before any
+// other write. A lost race may bring the current record along, which settles it.
+func (c *Campaign) writeFailed(a *answer, now instant) {
+	lostRace := errors.Is(a.err, ErrLostRace) // the store works
+	c.l.open(nil)
+	c.writes.failed(a.start.mono, c.f.owns || lostRace)
+	c.single.failed(a.err)
+	if !lostRace {
+		asks := c.writes.notBefore
+		if !c.f.owns { // what became of the write does not wait as long as the next one
+			asks = min(asks, a.start.mono+2*c.writes.base)
+		}
+		c.f.reads.notBefore = max(c.f.reads.notBefore, asks)
+		return
+	}
+	c.refused.over = a.over
+	c.l.open(a.over)
+	var lost *LostRaceError
+	if errors.As(a.err, &lost) && lost.Current != nil {
+		if err := lost.Current.damaged(); err != nil {
+			c.f.calls.Failed(now.mono, a.kind.does(), "the record that refused a write cannot be used", "err", err)
+			return
+		}
+		c.learn(lost.Current, a.start, now, wasRead)
+	}
+}
+
 // announceEvery is how soon after the last extension another may follow for an announcement. Some
 // stores take one write a second for each object.
 const announceEvery = time.Second
-
-// maxAnnouncement is how many bytes of a record HostPort and ConnectionParams may take, in the
-// worst case. Stores keep a quarter of a MiB.
-const maxAnnouncement = 192 << 10
 
 // Announce replaces the HostPort and the ConnectionParams of this candidate, both: nil removes
 // them. Use it when the address of a candidate changes while it leads: its leadership goes on. A
@@ -163,21 +273,4 @@ func (c *Campaign) Announce(hostPort []string, params []byte) error {
 // announces reports whether the record e has this candidate's HostPort and ConnectionParams.
 func (c *Campaign) announces(e *RaceEntry) bool {
 	return slices.Equal(e.HostPort, c.l.hostPort) && bytes.Equal(e.ConnectionParams, c.l.params)
-}
-
-// checkAnnouncement returns why a record cannot keep this HostPort and these ConnectionParams.
-func checkAnnouncement(hostPort []string, params []byte) (faults []error) {
-	size := base64.StdEncoding.EncodedLen(len(params))
-	for i, s := range hostPort {
-		if !utf8.ValidString(s) {
-			faults = append(faults, fmt.Errorf("HostPort %d, %q, is not UTF-8 text, which is all that a record can keep", i, s))
-		} else if _, _, err := net.SplitHostPort(s); err != nil {
-			faults = append(faults, fmt.Errorf("HostPort %d, %q, is not host:port: %w", i, s, err))
-		}
-		size += 6 * len(s) // if each is a control character
-	}
-	if size > maxAnnouncement {
-		faults = append(faults, fmt.Errorf("HostPort and ConnectionParams may take %d bytes of the record, and %d are allowed: keep them short", size, maxAnnouncement))
-	}
-	return faults
 }

@@ -11,16 +11,14 @@ import (
 
 // policy is the part of a Config that decides anything.
 type policy struct {
-	id          string
-	term, skew  time.Duration
-	hold        time.Duration // nobody else acquires the record for so long from an acquisition
-	measured    bool          // ClockPolicy Unsynchronized: no wall clock is compared
-	checked     bool          // stamps and the clock's own bound count
-	hostPort    []string
-	params      []byte
-	priority    int
-	newID       func() string // makes up a random id
-	incarnation func() string
+	id         string
+	term, skew time.Duration
+	hold       time.Duration // nobody else acquires the record for so long from an acquisition
+	measured   bool          // ClockPolicy Unsynchronized: no wall clock is compared
+	checked    bool          // stamps and the clock's own bound count
+	hostPort   []string
+	params     []byte
+	priority   int
 }
 
 // claim is a state of the record by which somebody may lead, or which is kept for somebody.
@@ -74,11 +72,10 @@ const (
 // learn takes in a state of the record, and reports whether it is newer than all before.
 //
 // A state that is older than one known comes from a stale read, or the store was set back, or a feed has told of
-// what is undone. If it is still there when it is read again, it is taken for a set-back. A record that was
-// emptied is one. Then somebody may lead by a state that is lost, and that nobody here has seen. Such a view ends
-// within a term of the set-back, since no write confirms it any more. So nobody new leads here for the longest
-// term from when that state was first seen. Replicas that take turns show nothing: a read of the newest
-// state says that the store has kept it.
+// what is undone. If that very version is read again, or if the next newer state is of another leadership than the
+// newest, it is taken for a set-back. A record that was emptied is one. Then somebody may lead by a state that is
+// lost, and that nobody here has seen. Such a view ends within a term of the set-back, since no write confirms
+// it any more. So nobody new leads here for the longest term from when that state was first seen.
 //
 // What a feed tells is no proof. Another state of the same order that is read takes its place, as news.
 func (k *claims) learn(r *RaceEntry, how source, now instant) (news bool) {
@@ -99,6 +96,11 @@ func (k *claims) learn(r *RaceEntry, how source, now instant) (news bool) {
 			seen, replaces = n.seen, false
 		default:
 			k.longest = max(k.term, k.termOf(r), k.termOf(n.of))
+			if r.ElectionNumber != n.of.ElectionNumber || r.Incarnation != n.of.Incarnation {
+				for _, o := range k.older {
+					k.hush(o.seen)
+				}
+			}
 		}
 		if r.Emptied || replaces && how == wasRead {
 			k.hush(now.mono)
@@ -106,14 +108,12 @@ func (k *claims) learn(r *RaceEntry, how source, now instant) (news bool) {
 		*n, k.older, news = claim{r, seen, proof}, nil, true
 		k.base, k.twice = *n, true
 	case order == 0 && !replaces:
-		if proof {
-			n.proved, k.older = true, nil
-		}
+		n.proved = n.proved || proof
 		k.base, k.twice = claim{r, n.seen, n.proved}, true
 	case !proof:
 		k.disputed = k.disputed || !n.proved
 	default:
-		i := slices.IndexFunc(k.older, func(o claim) bool { return oneTerm(o.of, r) })
+		i := slices.IndexFunc(k.older, func(o claim) bool { return oneTerm(o.of, r) && sameVersion(o.of.Token, r.Token) })
 		if k.twice = i >= 0; k.twice {
 			k.hush(k.older[i].seen)
 		} else {

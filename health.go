@@ -3,8 +3,11 @@ package leaderelection
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/c8e606e4/leaderelection/clocks"
 )
 
 // health is what a campaign knows from Config.Healthy. It belongs to the loop.
@@ -113,4 +116,196 @@ func (c *Campaign) endSick(wake *alarm) {
 		c.giveUp(wake.now, ErrUnhealthy)
 		wake.at(wake.now.mono) // for tendLeadership
 	}
+}
+
+// ClockSkewError is an ErrClockSkew with facts. It is the cause of the end of a leader's ctx if
+// this machine's clock is proved to be off by more than MaxClockSkew.
+type ClockSkewError struct {
+	// Offset is how far this machine's clock is ahead of true time, at least. It is negative
+	// if the clock is behind. If Bound is true, it is how far the clock may be off in
+	// either direction.
+	Offset time.Duration
+	// Bound says that Offset is the Clock's own bound for its error (see clocks.Bounded), and
+	// not a comparison with the store's time.
+	Bound bool
+	// MaxClockSkew is that of the Config.
+	MaxClockSkew time.Duration
+}
+
+// Error says by how much the clock is off, and what to do.
+func (e *ClockSkewError) Error() string {
+	const advice = "repair this machine's time service, or raise MaxClockSkew for all candidates"
+	const either = "; if the store's clock is the wrong one, repair that; clocks.Kernel as the Clock tells which"
+	switch {
+	case e.Bound && e.Offset == clocks.Unbounded:
+		return fmt.Sprintf("%v of %v: the kernel says that nothing keeps it right: %s", ErrClockSkew, e.MaxClockSkew, advice)
+	case e.Bound:
+		return fmt.Sprintf("%v of %v: by its own bound it may be off by %v: %s", ErrClockSkew, e.MaxClockSkew, e.Offset, advice)
+	case e.Offset < 0:
+		return fmt.Sprintf("%v of %v: it is at least %v behind the store's: %s%s", ErrClockSkew, e.MaxClockSkew, -e.Offset, advice, either)
+	}
+	return fmt.Sprintf("%v of %v: it is at least %v ahead of the store's: %s%s", ErrClockSkew, e.MaxClockSkew, e.Offset, advice, either)
+}
+
+// Is reports whether target is ErrClockSkew.
+func (e *ClockSkewError) Is(target error) bool { return target == ErrClockSkew }
+
+// clockCheck asks a Clock that knows its own error, and tells what a campaign's lease knows of its clock. It belongs
+// to the loop.
+type clockCheck struct {
+	f       *follower
+	l       *lease
+	bounded clocks.Bounded // nil: the Clock does not know its own error
+	askNext time.Duration
+	mute    bool // it was logged that the Clock cannot tell
+	told    bool // it was logged that the clock is wrong
+}
+
+// fault returns how far the clock is proved wrong. Call it only if it is.
+func (k *clockCheck) fault() *ClockSkewError {
+	if off := k.l.offset; off != 0 {
+		return &ClockSkewError{Offset: off, MaxClockSkew: k.l.skew}
+	}
+	return &ClockSkewError{Offset: k.l.bound, Bound: true, MaxClockSkew: k.l.skew}
+}
+
+// tend asks the Clock for its error, four times a term, and logs what is known.
+func (k *clockCheck) tend(wake *alarm) {
+	if !k.l.checked {
+		return
+	}
+	if k.bounded != nil {
+		if wake.now.mono >= k.askNext {
+			k.ask(wake.now)
+		}
+		wake.at(k.askNext)
+	}
+	switch wrong := k.l.mistrust; {
+	case wrong && !k.told:
+		fault := k.fault()
+		k.f.log(slog.LevelError, "the clock is wrong, or the store's is: no wall clock is compared until the two agree", "id", k.l.id, "err", fault)
+		if t := k.f.trace; t != nil && t.ClockSkew != nil {
+			k.f.events.Add(func() { t.ClockSkew(fault) })
+		}
+	case !wrong && k.told:
+		k.f.log(slog.LevelInfo, "the clock is no longer proved wrong: a leadership that is marked Unsynchronized stays so until it ends", "id", k.l.id)
+	}
+	k.told = k.l.mistrust
+}
+
+func (k *clockCheck) ask(now instant) {
+	k.askNext = now.mono + k.f.timeout
+	bound, err := k.bounded.ErrorBound()
+	if err != nil {
+		bound = 0
+		if !k.mute {
+			k.mute = true
+			k.f.log(slog.LevelWarn, "the clock cannot tell how far it is off; going by MaxClockSkew and the store's time", "err", err)
+		}
+	}
+	k.l.bounded(bound)
+}
+
+// Lifeline reports which leaders' processes are dead, by what the kernel of their machine knows.
+// Set Config.Lifeline to the *Lifeline of package [lifeline]. It is an interface so that tests
+// can have one without processes. None of its methods may wait for more than the kernel's
+// memory.
+//
+// [lifeline]: https://pkg.go.dev/github.com/c8e606e4/leaderelection/lifeline
+type Lifeline interface {
+	// Live makes sure that the death of this process will prove the incarnation dead. The
+	// campaign calls it before each write of the lease. It does its work once. An error
+	// means that this process's death can no longer be proved.
+	Live(incarnation string) error
+	// End undoes Live, when the campaign has ended in order.
+	End(incarnation string) error
+	// Dead reports whether the death of the incarnation's process is proved. A proof is for
+	// ever. Without a proof it returns false.
+	Dead(incarnation string) bool
+	// OnDeath calls tell, in its own goroutine, when Dead becomes true, if the kernel reports
+	// that.
+	OnDeath(incarnation string, tell func()) (stop func())
+	// Bury forgets an incarnation that is proved dead. Its record is another's by then, or
+	// vacant.
+	Bury(incarnation string) error
+}
+
+// proofs tell a lease of the deaths of others, and make this process's death provable. They belong to the
+// campaign's loop.
+type proofs struct {
+	f           *follower
+	l           *lease
+	line        Lifeline // nil: none
+	incarnation string   // the newest one of this campaign's, whose death is made provable
+
+	watched string // the incarnation whose death is awaited
+	unwatch func()
+	lost    bool // it was logged that this process's death cannot be proved
+}
+
+// watch asks whether the holder of the record e is dead, and for a report when it dies.
+func (p *proofs) watch(e *RaceEntry) {
+	if p.line == nil || e.Incarnation == p.watched {
+		return
+	}
+	p.stop()
+	if e.Vacant() || e.Incarnation == p.incarnation || p.l.dead[e.Incarnation] {
+		return
+	}
+	of := e.Incarnation
+	if p.line.Dead(of) {
+		p.proved(of)
+		return
+	}
+	p.watched, p.unwatch = of, p.line.OnDeath(of, func() { p.f.post(deathProved{of}) })
+}
+
+// stop ends the watch.
+func (p *proofs) stop() {
+	if p.unwatch != nil {
+		p.unwatch()
+	}
+	p.watched, p.unwatch = "", nil
+}
+
+// end forgets this campaign's incarnation, when the campaign has ended in order.
+func (p *proofs) end() {
+	if p.line != nil {
+		p.stop()
+		_ = p.line.End(p.incarnation) // or the name stays until this process ends
+	}
+}
+
+// proved takes in that the process of an incarnation is proved dead.
+func (p *proofs) proved(incarnation string) {
+	if incarnation == p.incarnation {
+		return // this process lives
+	}
+	p.l.dead[incarnation] = true
+	p.f.log(slog.LevelInfo, "a process of this machine that held the record is dead", "id", p.l.id, "incarnation", incarnation)
+}
+
+// bury forgets the dead that hold nothing any more. It is called when this campaign has acquired or released the
+// record.
+func (p *proofs) bury() {
+	for _, id := range p.l.bury() {
+		_ = p.line.Bury(id) // it may be buried already
+	}
+}
+
+// live makes this process's death provable, before a write of the lease with this incarnation.
+func (p *proofs) live(incarnation string) {
+	if p.line == nil {
+		return
+	}
+	if p.incarnation != incarnation {
+		_ = p.line.End(p.incarnation) // or the name stays until this process ends
+		p.incarnation = incarnation
+	}
+	err := p.line.Live(p.incarnation)
+	if err != nil && !p.lost {
+		_ = p.line.End(p.incarnation) // a file that is not locked any more would be a false death
+		p.f.log(slog.LevelError, "the lifeline is lost: if this process dies, others wait for its term", "id", p.l.id, "err", err)
+	}
+	p.lost = err != nil
 }

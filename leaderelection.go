@@ -2,11 +2,9 @@ package leaderelection
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"reflect"
 	"slices"
 	"time"
@@ -386,47 +384,5 @@ func (c Config) withDefaults() Config {
 // each acquisition.
 func (c *Config) policy(hold time.Duration) *policy {
 	return &policy{id: c.LeaderID, term: c.TermLength, skew: c.MaxClockSkew, hold: min(hold, MaxTermLength), measured: c.unsynchronized(),
-		checked: c.ClockPolicy == Synchronized, hostPort: c.HostPort, params: c.ConnectionParams, priority: c.Priority,
-		newID: func() string { return rand.Text()[:13] }, incarnation: newIncarnation} // 65 bits; 130 bits
-}
-
-// newIncarnation returns a fresh random id of 130 bits.
-func newIncarnation() string { return rand.Text() }
-
-// SelfHostPorts returns this machine's global unicast addresses, each joined with port. Use it
-// for Config.HostPort. IPv4 addresses come first, in the order of the interfaces that are up.
-// It fails if port is empty, or if there is no such address.
-func SelfHostPorts(port string) ([]string, error) {
-	if port == "" {
-		return nil, errors.New("leaderelection: SelfHostPorts: the port is empty")
-	}
-	interfaces, err := net.Interfaces()
-	if err != nil {
-		return nil, fmt.Errorf("leaderelection: SelfHostPorts: listing network interfaces: %w", err)
-	}
-	var v4, v6 []string
-	for _, i := range interfaces {
-		if i.Flags&net.FlagUp == 0 {
-			continue
-		}
-		addrs, err := i.Addrs()
-		if err != nil {
-			return nil, fmt.Errorf("leaderelection: SelfHostPorts: addresses of %s: %w", i.Name, err)
-		}
-		for _, a := range addrs {
-			n, ok := a.(*net.IPNet)
-			if !ok || !n.IP.IsGlobalUnicast() {
-				continue
-			}
-			if n.IP.To4() != nil {
-				v4 = append(v4, net.JoinHostPort(n.IP.String(), port))
-			} else {
-				v6 = append(v6, net.JoinHostPort(n.IP.String(), port))
-			}
-		}
-	}
-	if len(v4)+len(v6) == 0 {
-		return nil, errors.New("leaderelection: SelfHostPorts: this machine has no global unicast address: name one in HostPort")
-	}
-	return append(v4, v6...), nil
+		checked: c.ClockPolicy == Synchronized, hostPort: c.HostPort, params: c.ConnectionParams, priority: c.Priority}
 }

@@ -15,6 +15,7 @@ type lease struct {
 	witness
 	writes  []write    // of the lease, of the last two terms
 	unsure  bool       // a write's outcome is open: a read comes before any other write
+	refused *RaceEntry // a write over it was refused: it is written over again when two reads in a row have shown it
 	proof   bool       // base was read or written, and not only pushed
 	at      instant    // base was the record at this instant
 	proved  *RaceEntry // the newest state that was read or written
@@ -72,8 +73,12 @@ func (l *lease) origin(r *RaceEntry) *write {
 func (l *lease) mine(r *RaceEntry) bool { return r != nil && l.origin(r) != nil }
 
 // open takes in that a write has failed, was refused, or was not answered in time. Whether it has happened, or will
-// happen, only a record shows.
-func (l *lease) open() { l.unsure = true }
+// happen, only a record shows. If it was refused as a lost race, over is what it was conditional on.
+func (l *lease) open(over *RaceEntry) {
+	if l.unsure = true; over != nil {
+		l.refused = over
+	}
+}
 
 // look ends the view if its time has come. All that takes in something looks first.
 func (l *lease) look(now instant) {
@@ -105,6 +110,9 @@ func (l *lease) refuse(cause error) {
 // began at began.
 func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) {
 	l.look(now)
+	if b := l.base.of; how == wasWritten || how == wasRead && b != nil && l.refused != nil && same(r, b) && same(r, l.refused) && !l.unsure {
+		l.refused = nil
+	}
 	news = l.claims.learn(r, how, now)
 	l.highest = max(l.highest, r.ElectionNumber)
 	w, proof := l.origin(r), how != wasPushed
@@ -202,7 +210,7 @@ func (l *lease) next(now instant, w wish) OpKind {
 	if over, _ := l.over(now, l.mine); !over {
 		return ""
 	}
-	if seen, _ := l.over(l.at, l.mine); l.unsure || !seen || !l.twice || !l.proof && !b.Vacant() {
+	if seen, _ := l.over(l.at, l.mine); l.unsure || !seen || !l.twice || !l.proof && !b.Vacant() || l.refused != nil && same(b, l.refused) {
 		return OpRead // it must be seen again after it was free
 	}
 	return OpAcquire
@@ -228,23 +236,43 @@ func (l *lease) holds(now instant) bool {
 		w := &l.writes[i]
 		may := l.proved != nil && w.led(l.proved) ||
 			l.proved == nil || w.of.Compare(l.proved) > 0 && l.proved.Compare(w.over) <= 0
-		if may && now.mono < w.begun.mono+l.term {
+		until := w.begun.mono + l.term
+		if w.begun.mono < l.quiet {
+			until = max(until, l.quiet+l.term) // it is not given back before
+		}
+		if may && now.mono < until {
 			return true
 		}
 	}
 	return false
 }
 
-// issue returns the record of a write that begins now, and notes it. Writes of more than two terms ago are
+// issue returns the record of a write that begins now, and notes it. The two ids are random, and made up for it. Writes of more than two terms ago are
 // forgotten: what they have claimed is over. But the record stays this candidate's own.
-func (l *lease) issue(now instant, kind OpKind) *RaceEntry {
+func (l *lease) issue(now instant, kind OpKind, id, incarnation string) *RaceEntry {
 	if kind == OpRelease {
 		for i := range l.writes {
 			l.writes[i].done = true // what is given back begins nothing any more
 		}
 		return l.vacancy(now)
 	}
-	r := l.acquisitionOr(now, kind)
+	r := &RaceEntry{
+		LeaderID:         l.id,
+		HostPort:         l.hostPort,
+		ConnectionParams: l.params,
+		Priority:         l.priority,
+		TermExpiry:       now.wall.Add(l.term).UTC(),
+		TermLength:       l.term,
+		WriteID:          id,
+		Incarnation:      incarnation,
+		Extra:            l.base.of.Extra,
+		Token:            l.base.of.Token,
+	}
+	if kind == OpAcquire {
+		l.acquisition(r, now)
+	} else {
+		l.extension(r, now)
+	}
 	span := l.term - l.skew
 	w := write{kind: kind, of: r, over: l.base.of, begun: now, view: viewEnd{wall: r.TermExpiry.Add(-l.skew), mono: now.mono + span}}
 	if r.Unsynchronized {
@@ -264,26 +292,6 @@ func (l *lease) issue(now instant, kind OpKind) *RaceEntry {
 // maxWrites is how many writes are remembered. An ExtendEvery of a twentieth of a term makes forty in two terms.
 const maxWrites = 64
 
-func (l *lease) acquisitionOr(now instant, kind OpKind) *RaceEntry {
-	r := &RaceEntry{
-		LeaderID:         l.id,
-		HostPort:         l.hostPort,
-		ConnectionParams: l.params,
-		Priority:         l.priority,
-		TermExpiry:       now.wall.Add(l.term).UTC(),
-		TermLength:       l.term,
-		WriteID:          l.newID(),
-		Extra:            l.base.of.Extra,
-		Token:            l.base.of.Token,
-	}
-	if kind == OpAcquire {
-		l.acquisition(r, now)
-	} else {
-		l.extension(r, now)
-	}
-	return r
-}
-
 // acquisition completes the record that begins a leadership. Its Incarnation is made up now: two processes may
 // have been restored from one snapshot of a machine, so what was made up before need not be this process's
 // alone. A record of this candidate's own keeps its Incarnation, which shows everybody why nobody waited for
@@ -291,7 +299,7 @@ func (l *lease) acquisitionOr(now instant, kind OpKind) *RaceEntry {
 func (l *lease) acquisition(r *RaceEntry, now instant) {
 	b := l.base.of
 	_, r.Unsynchronized = l.over(now, l.mine)
-	r.ElectionNumber, r.Incarnation = l.highest+1, l.incarnation()
+	r.ElectionNumber = l.highest + 1
 	if b.ElectionNumber == NoElections {
 		// A record that was deleted, emptied or created again does not repeat a number that a fence has seen, if it
 		// has had no more than one leadership a second.
@@ -320,7 +328,7 @@ func (l *lease) extension(r *RaceEntry, now instant) {
 		r.TermExpiry = d.expiry.Add(1) // it says which write this is, not more
 	}
 	r.Hold = l.rest(now, d.held, l.term)
-	if b := l.base.of; l.mine(b) && b.Successor != l.id {
+	if b := l.base.of; b.ElectionNumber == r.ElectionNumber && b.Incarnation == r.Incarnation && b.Successor != l.id {
 		r.Successor = b.Successor // a request stays on record until it is granted
 	}
 }

@@ -2,6 +2,7 @@ package leaderelection
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -205,7 +206,7 @@ func resetOf(ctx context.Context, d RaceDecider, after ElectionNumber, force boo
 	if after == NoElections || after >= MaxElectionNumber {
 		return nil, fmt.Errorf("after is %d: it must be the greatest fencing token that any fence has seen, from 1 to %d", after, MaxElectionNumber-1)
 	}
-	reset := &RaceEntry{ElectionNumber: after, TermExpiry: now.Round(0).UTC(), TermLength: DefaultTermLength, Incarnation: newIncarnation()}
+	reset := &RaceEntry{ElectionNumber: after, TermExpiry: now.Round(0).UTC(), TermLength: DefaultTermLength, Incarnation: rand.Text()}
 	e, err := d.ReadCurrent(ctx)
 	var damage *DamagedRecordError
 	switch {

@@ -3,12 +3,16 @@ package leaderelection
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
+	"net"
 	"reflect"
 	"slices"
 	"time"
+	"unicode/utf8"
 )
 
 // ElectionNumber is the fencing token: the number of a leadership, greater than the number of
@@ -43,6 +47,13 @@ type LeaderToken interface {
 	// not lead (see ErrClockSkew). A timestamp that is coarser than a nanosecond must end in
 	// zeros: they show its precision.
 	CommitTS() time.Time
+}
+
+func commitTS(t LeaderToken) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.CommitTS()
 }
 
 // RaceEntry is the one record that an election's candidates compete for.
@@ -235,4 +246,63 @@ type ChangeFeed interface {
 	// no goroutine and no connection. One goroutine consumes it; each call of Changes makes
 	// a new feed.
 	Changes(ctx context.Context) iter.Seq2[*RaceEntry, error]
+}
+
+// maxAnnouncement is how many bytes of a record HostPort and ConnectionParams may take, in the
+// worst case. Stores keep a quarter of a MiB.
+const maxAnnouncement = 192 << 10
+
+// checkAnnouncement returns why a record cannot keep this HostPort and these ConnectionParams.
+func checkAnnouncement(hostPort []string, params []byte) (faults []error) {
+	size := base64.StdEncoding.EncodedLen(len(params))
+	for i, s := range hostPort {
+		if !utf8.ValidString(s) {
+			faults = append(faults, fmt.Errorf("HostPort %d, %q, is not UTF-8 text, which is all that a record can keep", i, s))
+		} else if _, _, err := net.SplitHostPort(s); err != nil {
+			faults = append(faults, fmt.Errorf("HostPort %d, %q, is not host:port: %w", i, s, err))
+		}
+		size += 6 * len(s) // if each is a control character
+	}
+	if size > maxAnnouncement {
+		faults = append(faults, fmt.Errorf("HostPort and ConnectionParams may take %d bytes of the record, and %d are allowed: keep them short", size, maxAnnouncement))
+	}
+	return faults
+}
+
+// SelfHostPorts returns this machine's global unicast addresses, each joined with port. Use it
+// for Config.HostPort. IPv4 addresses come first, in the order of the interfaces that are up.
+// It fails if port is empty, or if there is no such address.
+func SelfHostPorts(port string) ([]string, error) {
+	if port == "" {
+		return nil, errors.New("leaderelection: SelfHostPorts: the port is empty")
+	}
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("leaderelection: SelfHostPorts: listing network interfaces: %w", err)
+	}
+	var v4, v6 []string
+	for _, i := range interfaces {
+		if i.Flags&net.FlagUp == 0 {
+			continue
+		}
+		addrs, err := i.Addrs()
+		if err != nil {
+			return nil, fmt.Errorf("leaderelection: SelfHostPorts: addresses of %s: %w", i.Name, err)
+		}
+		for _, a := range addrs {
+			n, ok := a.(*net.IPNet)
+			if !ok || !n.IP.IsGlobalUnicast() {
+				continue
+			}
+			if n.IP.To4() != nil {
+				v4 = append(v4, net.JoinHostPort(n.IP.String(), port))
+			} else {
+				v6 = append(v6, net.JoinHostPort(n.IP.String(), port))
+			}
+		}
+	}
+	if len(v4)+len(v6) == 0 {
+		return nil, errors.New("leaderelection: SelfHostPorts: this machine has no global unicast address: name one in HostPort")
+	}
+	return append(v4, v6...), nil
 }

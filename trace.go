@@ -1,6 +1,9 @@
 package leaderelection
 
 import (
+	"errors"
+	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/c8e606e4/leaderelection/internal/hooks"
@@ -141,4 +144,239 @@ func (s Status) String() string {
 		return "stopped"
 	}
 	return "unknown"
+}
+
+// report publishes the status if it has changed.
+func (c *Campaign) report(now instant) {
+	status, cause, number := Following, error(nil), NoElections
+	switch r := c.leadership; {
+	case c.ending:
+		status, cause = Stopped, c.err
+	case r != nil && r.cause == nil:
+		status, number = Leading, r.number
+	case r != nil:
+		status, cause, number = Draining, r.cause, r.number
+	case c.releasing(now):
+		status, number = Draining, c.l.proved.ElectionNumber
+	}
+	from := Status(c.status.Load())
+	if from == status {
+		return
+	}
+	if from == Leading && cause == nil {
+		// The leadership and all its callbacks ended within one step.
+		number, cause = c.last.number, c.last.cause
+	}
+	c.status.Store(int32(status))
+	if t := c.cfg.Trace; t != nil && t.StatusChanged != nil {
+		change := StatusChange{From: from, To: status, Cause: cause, Number: number, Time: now.wall}
+		c.f.events.Add(func() { t.StatusChanged(change) })
+	}
+	level := slog.LevelInfo
+	if errors.Is(cause, ErrOusted) || errors.Is(cause, ErrExpired) {
+		level = slog.LevelWarn
+	}
+	args := []any{"id", c.cfg.LeaderID, "was", from.String()}
+	if number != NoElections {
+		args = append(args, "token", uint64(number))
+	}
+	if cause != nil {
+		args = append(args, "cause", cause)
+	}
+	c.f.log(level, status.String(), args...)
+}
+
+// tellChange calls LeaderChanged for new leaderships and vacancies.
+func (c *Campaign) tellChange(e *RaceEntry) {
+	if e.ElectionNumber == NoElections || c.ending {
+		return
+	}
+	if t := c.told; t != nil && t.ElectionNumber == e.ElectionNumber && t.LeaderID == e.LeaderID && (e.Vacant() || t.Incarnation == e.Incarnation) {
+		return
+	}
+	c.told = e
+	switch {
+	case e.Vacant():
+		args := []any{"id", c.cfg.LeaderID, "token", uint64(e.ElectionNumber), "successor", e.Successor}
+		if e.Hold > 0 {
+			args = append(args, "hold_until", e.TermExpiry.Add(min(e.Hold, MaxTermLength)))
+		}
+		c.f.log(slog.LevelInfo, "vacant", args...)
+	case !c.l.mine(e):
+		c.f.log(slog.LevelInfo, "another leads", "id", c.cfg.LeaderID, "leader", e.LeaderID, "token", uint64(e.ElectionNumber), "until", e.TermExpiry)
+	}
+	if c.cfg.LeaderChanged != nil {
+		c.changed.deliver(delivery{entry: e, call: c.cfg.LeaderChanged})
+	}
+}
+
+// diagnosis logs the faults of others that records show. It decides nothing. It belongs to the loop.
+type diagnosis struct {
+	f    *follower
+	id   string // the campaign's LeaderID; empty for an observer
+	held bool   // the campaign's leaderships have a hold
+
+	setBack  setBack
+	any      bool           // a record was seen
+	reported ElectionNumber // the last one that another process won under this LeaderID
+	far      string         // the leader by whose record clocks disagree
+	farAgain time.Duration  // until then it is not logged again of this leader
+}
+
+// disagreeEvery is how often it is logged that a leader's clock and this one disagree.
+const disagreeEvery = time.Minute
+
+// look takes in a record that was learned. If it is the campaign's own, the campaign wrote it.
+func (d *diagnosis) look(e *RaceEntry, k *claims, now instant, news bool, how source, own bool) {
+	d.checkSetBack(e, k, now, how)
+	if !news {
+		return
+	}
+	d.checkDouble(e, own)
+	if err := tooFar(e, now.wall, k.skew); err != nil && !k.measured && (e.LeaderID != d.far || now.mono >= d.farAgain) {
+		d.far, d.farAgain = e.LeaderID, now.mono+disagreeEvery
+		d.f.log(slog.LevelWarn, "clocks disagree", "err", err)
+	}
+}
+
+// setBack remembers that reads return a record older than the newest known.
+type setBack struct {
+	older bool
+	since time.Duration // when the first such read was answered
+	told  bool
+	gone  bool // it was logged that the record is gone
+}
+
+// checkSetBack logs, once, that the record is gone, as soon as none is found although one was
+// known. It also logs, once, that the store has gone back, if for more than a term each read has
+// returned a record older than one that was there before. No replica should lag for so long. An old
+// record is not news, so a leader by that record is not known here.
+func (d *diagnosis) checkSetBack(e *RaceEntry, k *claims, now instant, how source) {
+	b, f := &d.setBack, d.f
+	switch {
+	case e.ElectionNumber == NoElections && k.newest.of.ElectionNumber > NoElections:
+		if !b.gone {
+			b.gone = true
+			f.log(slog.LevelWarn, "the record is gone: it was deleted, or emptied", "known", uint64(k.newest.of.ElectionNumber), "place", f.knownPlace())
+		}
+	case how == wasPushed:
+		b.gone = b.gone && e.Compare(k.newest.of) < 0
+	case e.Compare(k.newest.of) >= 0:
+		*b = setBack{}
+	case !b.older:
+		b.older, b.since = true, now.mono
+	case !b.told && now.mono-b.since > k.termOf(k.newest.of):
+		b.told = true
+		f.log(slog.LevelWarn, "the store has gone back: it was restored, or the record was deleted", "known", uint64(k.newest.of.ElectionNumber), "read", uint64(e.ElectionNumber),
+			"place", f.knownPlace())
+	}
+}
+
+// checkDouble reports another live process under this candidate's LeaderID. The first record that a
+// campaign finds may come from its own former process. A record that is newer than that does not.
+func (d *diagnosis) checkDouble(e *RaceEntry, own bool) {
+	first := !d.any
+	d.any = true
+	if e.Vacant() || e.LeaderID != d.id || own || first || d.reported == e.ElectionNumber {
+		return
+	}
+	if d.held {
+		return // perhaps this machine's job of the last period, which takes longer than a period
+	}
+	d.reported = e.ElectionNumber
+	d.f.log(slog.LevelError, "another process uses this candidate's LeaderID, or the record was edited: give each its own", "id", d.id, "token", uint64(e.ElectionNumber), "incarnation", e.Incarnation)
+	if t := d.f.trace; t != nil && t.DuplicateID != nil {
+		entry := e.Clone()
+		d.f.events.Add(func() { t.DuplicateID(*entry) })
+	}
+}
+
+// refusals counts the writes that a store refused as lost races though nobody else had won: the
+// record, read again, was still what they were conditional on.
+type refusals struct {
+	over  *RaceEntry // what the last refused write was conditional on, until the next read
+	count int
+}
+
+// maxRefusals is after how many such refusals a warning is logged. Fewer may come from stale reads.
+const maxRefusals = 3
+
+// check compares what a read has returned after a refusal with what the write was conditional on.
+func (r *refusals) check(e *RaceEntry, d *diagnosis) {
+	over := r.over
+	if r.over = nil; over == nil {
+		return
+	}
+	if !same(e, over) {
+		r.count = 0
+		return
+	}
+	if r.count++; r.count == maxRefusals {
+		d.f.log(slog.LevelWarn, "the store refuses this candidate's writes as lost races, though nobody else writes: something between the two "+
+			"changes what the condition is on (a proxy that weakens or strips ETags, as one that compresses does; a store that wants them quoted otherwise), "+
+			"a policy refuses with the same code, or reads are stale", "id", d.id, "refused", r.count, "place", d.f.knownPlace())
+	}
+}
+
+// tooFar returns an error if a held record's term ends later than clocks within bounds allow. It
+// says by how much.
+func tooFar(e *RaceEntry, wall time.Time, skew time.Duration) error {
+	if e.Vacant() || e.Unsynchronized || e.TermLength <= 0 || e.TermLength > MaxTermLength {
+		return nil
+	}
+	latest := wall.Add(e.TermLength + 2*skew)
+	if over := e.TermExpiry.Sub(latest); over > 0 {
+		return fmt.Errorf("the term of %q ends %v later than clocks within MaxClockSkew allow: one of the two clocks is wrong", e.LeaderID, over)
+	}
+	return nil
+}
+
+// askPlace asks the decider once for its place, as part of a store call or of what the loop does
+// not wait for either: String is user code, and may wait for the very call that hangs.
+func (f *follower) askPlace() {
+	if f.place.Load() == nil {
+		place := placeOf(f.decider)
+		f.place.CompareAndSwap(nil, &place)
+	}
+}
+
+// firstPlace is the place for the first log line. It is asked for when that is written.
+type firstPlace struct{ f *follower }
+
+// LogValue implements slog.LogValuer.
+func (p firstPlace) LogValue() slog.Value {
+	p.f.askPlace()
+	return slog.StringValue(p.f.knownPlace())
+}
+
+// tellPlace tells, when the store has answered for the first time, of the place that the decider
+// has found by that, if the first log line could not name it.
+func (f *follower) tellPlace() {
+	if f.answered {
+		return
+	}
+	f.answered = true
+	f.events.Add(func() {
+		f.askPlace()
+		if found := placeOf(f.decider); found != f.knownPlace() {
+			f.place.Store(&found)
+			f.log(slog.LevelInfo, "the record's place was found", "place", found)
+		}
+	})
+}
+
+// knownPlace is the place, as far as the decider has said it.
+func (f *follower) knownPlace() string {
+	if place := f.place.Load(); place != nil {
+		return *place
+	}
+	return fmt.Sprintf("a %T", f.decider)
+}
+
+// placeOf says where d keeps its record, if d says so.
+func placeOf(d RaceDecider) string {
+	if s, ok := d.(fmt.Stringer); ok {
+		return s.String()
+	}
+	return fmt.Sprintf("a %T", d)
 }

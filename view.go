@@ -42,3 +42,31 @@ func (v viewEnd) tighten(at instant) viewEnd {
 	}
 	return v
 }
+
+// alarm collects the moments at which a loop must look again, and keeps the earliest.
+type alarm struct {
+	now instant
+	in  time.Duration
+}
+
+func newAlarm(now instant) alarm { return alarm{now: now, in: time.Hour} }
+
+// at sets the alarm for an elapsed time.
+func (a *alarm) at(mono time.Duration) { a.in = min(a.in, max(mono-a.now.mono, 0)) }
+
+// atWall sets the alarm for a wall time. The loop looks again within the hour in any case, since
+// the clock may be stepped.
+func (a *alarm) atWall(wall time.Time) { a.in = min(a.in, max(wall.Sub(a.now.wall), 0)) }
+
+// until sets the alarm for the end of a claim.
+func (a *alarm) until(e end) {
+	if e.reached(a.now) {
+		return
+	}
+	if e.mono != 0 {
+		a.at(e.mono)
+	}
+	if !e.wall.IsZero() {
+		a.atWall(e.wall)
+	}
+}

@@ -221,6 +221,9 @@ func (o *observer) learn(e *RaceEntry, at, now instant, how source) {
 		return
 	}
 	news := o.k.learn(e, how, now)
+	if news {
+		o.shown = instant{}
+	}
 	if how == wasRead {
 		o.readAt = at
 		if n := o.k.newest.of; oneTerm(e, n) && e.Compare(n) == 0 {

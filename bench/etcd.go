@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -26,49 +25,26 @@ func (m messages) HandleRPC(_ context.Context, r stats.RPCStats) {
 
 func etcdClient(s seat) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
-		Endpoints:   strings.Split(s.Addr, ","),
+		Endpoints:   []string{s.Addr},
 		DialTimeout: 5 * time.Second,
 		DialOptions: []grpc.DialOption{grpc.WithStatsHandler(messages{s})},
 		Logger:      zap.NewNop(),
 	})
 }
 
-// etcdElection contests as the package's example does: a session, Campaign, and
-// whoever leads watches the session.
-func etcdElection(ctx context.Context, s seat, lead func(belief)) error {
-	client, done, err := client(s, etcdClient)
+// etcdElection contests as the package's example does: a session, Campaign, and a leader that
+// watches the session.
+func etcdElection(ctx context.Context, s seat, lead func()) error {
+	client, err := etcdClient(s)
 	if err != nil {
 		return err
 	}
-	defer done()
-	session, err := etcdSession(client, s)
+	defer client.Close()
+	session, err := concurrency.NewSession(client, concurrency.WithTTL(int(s.Term/time.Second)))
 	if err != nil {
 		return err
 	}
 	defer session.Close()
-	return etcdCampaign(ctx, s, session, lead)
-}
-
-func etcdSession(client *clientv3.Client, s seat) (*concurrency.Session, error) {
-	return concurrency.NewSession(client, concurrency.WithTTL(int(s.Term/time.Second)))
-}
-
-// etcdOneSession has all elections of the process hang on one session.
-func etcdOneSession(ctx context.Context, s seat, lead func(belief)) error {
-	session, _, err := client(s, func(s seat) (*concurrency.Session, error) {
-		c, err := etcdClient(s)
-		if err != nil {
-			return nil, err
-		}
-		return etcdSession(c, s)
-	})
-	if err != nil {
-		return err
-	}
-	return etcdCampaign(ctx, s, session, lead)
-}
-
-func etcdCampaign(ctx context.Context, s seat, session *concurrency.Session, lead func(belief)) error {
 	election := concurrency.NewElection(session, s.Key)
 	if err := election.Campaign(ctx, s.ID); err != nil {
 		if ctx.Err() != nil {
@@ -76,14 +52,7 @@ func etcdCampaign(ctx context.Context, s seat, session *concurrency.Session, lea
 		}
 		return err
 	}
-	lead(belief{told: func() bool {
-		select {
-		case <-session.Done():
-			return false
-		default:
-			return ctx.Err() == nil
-		}
-	}})
+	lead()
 	select {
 	case <-session.Done():
 		return nil

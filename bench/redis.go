@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -24,9 +23,6 @@ func (w writes) Write(b []byte) (int, error) {
 	return w.Conn.Write(b)
 }
 
-// sentinelReplicas is how many replicas a master has that a sentinel watches.
-const sentinelReplicas = 2
-
 func redisClient(s seat, o goredis.Options) *goredis.Client {
 	o.Addr = s.Addr
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -36,47 +32,32 @@ func redisClient(s seat, o goredis.Options) *goredis.Client {
 		}
 		return writes{c, s}, nil
 	}
-	if s.Sentinel {
-		return goredis.NewFailoverClient(&goredis.FailoverOptions{
-			MasterName: "main", SentinelAddrs: []string{s.Addr},
-			Dialer: o.Dialer, MaxRetries: o.MaxRetries, ContextTimeoutEnabled: o.ContextTimeoutEnabled,
-		})
-	}
 	return goredis.NewClient(&o)
 }
 
 // redsyncMutex holds a lock for as long as it can.
-func redsyncMutex(options ...redsync.Option) func(context.Context, seat, func(belief)) error {
-	return func(ctx context.Context, s seat, lead func(belief)) error {
-		client, done, err := client(s, func(s seat) (*goredis.Client, error) { return redisClient(s, goredis.Options{}), nil })
-		if err != nil {
-			return err
-		}
-		defer done()
-		pool := redsync.New(redsyncpool.NewPool(client))
-		mutex := pool.NewMutex(s.Key, append(slices.Clone(options), redsync.WithExpiry(s.Term))...)
+func redsyncMutex(options ...redsync.Option) func(context.Context, seat, func()) error {
+	return func(ctx context.Context, s seat, lead func()) error {
+		client := redisClient(s, goredis.Options{})
+		defer client.Close()
+		mutex := redsync.New(redsyncpool.NewPool(client)).NewMutex(s.Key, append(slices.Clone(options), redsync.WithExpiry(s.Term))...)
 		for mutex.LockContext(ctx) != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
 		}
-		return hold(ctx, s, mutex, lead)
+		lead()
+		return hold(ctx, s, mutex)
 	}
 }
 
-// hold extends a lock three times a lease. The library has no such loop; this one
-// heeds Until, as its documentation has callers do.
-func hold(ctx context.Context, s seat, mutex *redsync.Mutex, lead func(belief)) error {
-	var until atomic.Pointer[time.Time]
-	extended := func() { u := mutex.Until(); until.Store(&u) }
-	extended()
-	valid := func() bool { return time.Now().Before(*until.Load()) }
+// hold extends a lock three times a lease, until it is lost or ctx ends. The library has no such
+// loop; this one respects Until, as its documentation has callers do.
+func hold(ctx context.Context, s seat, mutex *redsync.Mutex) error {
 	held, drop := context.WithCancel(ctx)
 	defer drop()
 	end := time.AfterFunc(time.Until(mutex.Until()), drop)
 	defer end.Stop()
-	lead(belief{told: func() bool { return held.Err() == nil }, asked: valid})
-
 	tick := time.NewTicker(s.Term / 3)
 	defer tick.Stop()
 	for {
@@ -95,10 +76,9 @@ func hold(ctx context.Context, s seat, mutex *redsync.Mutex, lead func(belief)) 
 		var taken *redsync.ErrTaken
 		switch {
 		case ok:
-			extended()
 			end.Reset(time.Until(mutex.Until()))
 		case errors.As(err, &taken):
-			return nil // it is another's: held ends
+			return nil // it is another's
 		}
 	}
 }

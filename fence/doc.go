@@ -41,8 +41,8 @@ same data comes between them. The packages below do so:
 	fences3      object metadata and conditional writes: S3
 	fenceazure   blob metadata and conditional writes: Azure
 
-The program examples/fencing shows one of them: a leader stands still past its term, and the
-database refuses its late write.
+The Example of fencesql's Table.Do shows one of them: the database refuses the write of a
+leader that comes too late.
 
 Between a Guard's check and the act that follows there is the same gap again: a greater token
 may be admitted while the earlier request is still at work. If that matters, act inside

@@ -18,9 +18,9 @@ type ClientOptions struct {
 	// server of that election says that nobody has worked on it.
 	Election string
 	// Wait is how long after the first refusal a call may be sent again, at most until its ctx
-	// ends. Zero means 2 s. That is ample for a hand-over on a store that pushes. On a store
-	// that is polled, a hand-over takes up to the observers' PollInterval. Negative means
-	// that a call is not sent again.
+	// ends. Zero means until its ctx ends: a leader that is stopped refuses calls until those
+	// under way have ended, which may take its DrainTimeout. Negative means that a call is not
+	// sent again.
 	Wait time.Duration
 	// Keepalive is how long a leader may be silent while calls wait for it. Then it is asked for
 	// a sign of life. If none comes within 10 s, the connection is dead, and its calls end with
@@ -46,9 +46,6 @@ func newClient(o *ClientOptions, l *links) *client {
 	c := &client{links: l}
 	if o != nil {
 		c.o = *o
-	}
-	if c.o.Wait == 0 {
-		c.o.Wait = 2 * time.Second
 	}
 	return c
 }
@@ -112,17 +109,19 @@ func (r *retry) again(ctx context.Context, c *client, err error, at *peer.Peer) 
 		return false
 	}
 	now := time.Now()
-	if r.until.IsZero() {
+	if r.pause == 0 {
 		r.until, r.pause = now.Add(c.o.Wait), firstPause
 	}
 	if c.links != nil && at.Addr != nil {
 		c.links.refused(at.Addr.String())
 	}
-	left := r.until.Sub(now)
-	if left <= 0 {
+	pause := r.pause/2 + rand.N(r.pause/2)
+	if c.o.Wait > 0 {
+		pause = min(pause, r.until.Sub(now))
+	}
+	if pause <= 0 {
 		return false
 	}
-	pause := min(left, r.pause/2+rand.N(r.pause/2))
 	r.pause = min(2*r.pause, longPause)
 	return clocks.System().SleepFor(ctx, pause)
 }

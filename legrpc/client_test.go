@@ -304,7 +304,7 @@ func TestDialChecksWhatANameResolvesTo(t *testing.T) {
 	routetest.Resolve(t, [4]byte{169, 254, 169, 254})
 	d := memory.NewDecider()
 	d.Replace(record(1, "a", "leader.example:1"))
-	_, err := say(t.Context(), follow(t, d.Handle(), S), "x")
+	_, err := say(t.Context(), follow(t, d.Handle(), S), "x", grpc.WaitForReady(false))
 	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "169.254.169.254 is refused") {
 		t.Errorf("%v", err)
 	}

@@ -12,20 +12,23 @@ the channel's connection when leadership moves:
 	conn, err := grpc.NewClient("leaderelection:///orders.example.com",
 		append(leader.DialOptions(nil), grpc.WithTransportCredentials(creds))...)
 
-While there is no leader, the channel has no address. Calls made with grpc.WaitForReady(true) then
-wait for the next leader until their deadline, and other calls fail with Unavailable. While the
-store does not answer, the last known leader is kept until its term has run out.
+While there is no leader, the channel has no address, and calls wait for the next leader until their
+ctx ends. So give each call a deadline. A call with grpc.WaitForReady(false) does not wait: it fails
+with Unavailable. While the store does not answer, the last known leader is kept until its term has
+run out.
 
 All channels of a [Builder] share one watch of the election. So make one Builder for each election,
-and use it for all channels.
+and use it for all channels. The watch is a Builder's own: in a candidate's process it goes on after
+the campaign has ended, while the Decider is open.
 
 A client's knowledge may be out of date, so the server makes the promise. It asks its view before it
-works on a call, and before it answers:
+works on a call, and before it answers. [Serve] ends it in the right order:
 
 	server := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(legrpc.UnaryServerInterceptor(campaign, nil)),
 		grpc.ChainStreamInterceptor(legrpc.StreamServerInterceptor(campaign, nil)))
 	healthpb.RegisterHealthServer(server, legrpc.NewHealth(campaign))
+	err := legrpc.Serve(server, listener, campaign.Done())
 
 A call that comes while this process does not lead is refused with FailedPrecondition: nobody has
 worked on it, and it may be sent again. A call during which the view ends is ended with
@@ -36,22 +39,44 @@ remove a mark that a handler has relayed from a service behind another election.
 without the interceptors may relay one. So give elections names if calls pass through several
 (ServerOptions.Election, ClientOptions.Election).
 
-# Hand-overs
+# Hand-overs and restarts
 
-A call that is sent during a hand-over may reach the old leader, and be refused. The client's
-interceptors, which are among [Builder.DialOptions], send it again. They look only at the mark. So
-do not use a retryPolicy of gRPC for FAILED_PRECONDITION instead: it would also repeat the
-application's own answers with that code. (A client in another language may use one, if the
-application has no such answers.)
+No call is lost when a leader is restarted, or hands over. Let SIGTERM end the ctx of its campaign:
 
-A retryPolicy for UNAVAILABLE is right if all methods are idempotent: it repeats calls during which
-the leader died. A leader can hand such a config to its clients: ConnectionParams that are a
-service config become the channel's. Other ConnectionParams are ignored, with a line in the log.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	campaign, err := config.Start(ctx)
+	...
+	err = legrpc.Serve(server, listener, campaign.Done())
+	stop() // if the listener has failed, the campaign still runs
+	<-campaign.Done()
+	return err
 
-To end a server, end its campaign, wait for that, and then call GracefulStop. Calls that still come
-are refused, and go on to the next leader. Stop would break them off, and they would end with
-Unavailable. GracefulStop waits for clients that Watch the Health service, so call Stop after a
-few seconds.
+Then
+
+  - The leader drains. The interceptors refuse new calls. Calls under way end, and the lease is kept for
+    them, for at most DrainTimeout. A program needs no lock, and no OnOusting, for that.
+  - The lease is released, and the next leader is elected.
+  - The old leader's [Serve] refuses calls until its clients have left for the next leader. Then it ends
+    the server, and returns.
+
+The client's interceptors, which are among [Builder.DialOptions], send a refused call again until its
+ctx ends. They look only at the mark. So do not use a retryPolicy of gRPC for FAILED_PRECONDITION
+instead: it would also repeat the application's own answers with that code. (A client in another
+language may use one, if the application has no such answers.)
+
+Subscriptions, and other calls without an end of their own, would delay each hand-over by
+DrainTimeout: name them in ServerOptions.Endless. Their clients must begin them again, and so must the
+clients of streams on which they send more than one message, if such a stream is refused.
+
+# Calls that may have been worked on
+
+A call ends with Unavailable if its leader crashes, hangs, loses its leadership or overruns
+DrainTimeout. The client cannot know if it took effect, and nothing repeats it by itself. A
+retryPolicy for UNAVAILABLE is right if all methods are idempotent. A leader can hand such a config to
+its clients: ConnectionParams that are a service config become the channel's. Other ConnectionParams are
+ignored, with a line in the log. If a method is not idempotent, send a key with each call, which the
+server keeps with the effect. Then the caller may repeat it.
 
 A leader that hangs keeps its calls until their deadlines. So a second after the next leader is
 known, a channel with [Builder.DialOptions] closes the connection to a silent leader: its calls end
@@ -108,5 +133,7 @@ A refusal names nobody: callers may be outsiders.
 The name in the target is not looked up. gRPC uses it as the :authority of calls and, with TLS, as
 the name that the leader's certificate must have. So one certificate serves for the service,
 whichever process leads.
+
+Experimental: the API of this package may change in any minor version, even after v1.
 */
 package legrpc

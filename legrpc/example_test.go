@@ -42,7 +42,8 @@ func Example() {
 		grpc.ChainUnaryInterceptor(legrpc.UnaryServerInterceptor(campaign, nil)),
 		grpc.ChainStreamInterceptor(legrpc.StreamServerInterceptor(campaign, nil)))
 	healthpb.RegisterHealthServer(server, legrpc.NewHealth(campaign))
-	go server.Serve(listener)
+	served := make(chan error)
+	go func() { served <- legrpc.Serve(server, listener, campaign.Done()) }()
 
 	decider := election.Handle() // the election, as this process sees it
 	leader := legrpc.NewBuilder(leaderelection.WatchConfig{Decider: decider}, nil)
@@ -52,7 +53,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	watch, err := healthpb.NewHealthClient(conn).Watch(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
+	watch, err := healthpb.NewHealthClient(conn).Watch(ctx, &healthpb.HealthCheckRequest{})
 	for err == nil {
 		var health *healthpb.HealthCheckResponse
 		if health, err = watch.Recv(); health.GetStatus() == healthpb.HealthCheckResponse_SERVING {
@@ -61,12 +62,12 @@ func Example() {
 		}
 	}
 
+	cancel() // in a program, SIGTERM does this
+	fmt.Println("the server has ended:", <-served)
 	conn.Close()
-	cancel()
-	campaign.Wait()
-	server.Stop()
 	// Output:
 	// the leader is there
+	// the server has ended: <nil>
 }
 
 // A member that serves the shards that it owns, and a client whose calls go to the owner of
@@ -99,7 +100,8 @@ func ExampleFollowShards() {
 		Exempt: func(string) bool { return false }, // as it is, health is served whatever is owned
 	})))
 	healthpb.RegisterHealthServer(server, orders{})
-	go server.Serve(listener)
+	served := make(chan error)
+	go func() { served <- legrpc.Serve(server, listener, member.Done()) }()
 
 	conn, err := legrpc.FollowShards(shard.WatchConfig{Store: store, ClockPolicy: leaderelection.SharedClock},
 		&legrpc.ShardOptions{Dial: []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}})
@@ -117,7 +119,7 @@ func ExampleFollowShards() {
 
 	conn.Close()
 	member.Leave(context.Background())
-	server.Stop()
+	<-served
 	// Output:
 	// shard 0, with a token: true: customer-1
 	// shard 3, with a token: true: customer-2

@@ -51,13 +51,18 @@ func (l *later) Leader() le.RaceEntry { <-l.ready; return l.campaign.Leader() }
 
 func join(t testing.TB, ctx context.Context, d *memory.Decider, id string, term, skew time.Duration) *candidate {
 	t.Helper()
+	return joinWith(t, ctx, d, id, term, skew, retry)
+}
+
+func joinWith(t testing.TB, ctx context.Context, d *memory.Decider, id string, term, skew time.Duration, params string) *candidate {
+	t.Helper()
 	c := &candidate{id: id, store: d.Handle(), elected: make(chan le.ElectionNumber, 100_000)}
 	l := &later{ready: make(chan struct{})}
 	address := serve(t, l, &service{say: func(ctx context.Context, _ string) (string, error) {
 		return fmt.Sprint(uint64(le.ViewFrom(ctx).ElectionNumber())), nil
 	}})
 	campaign, err := le.Config{
-		Decider: c.store, LeaderID: id, HostPort: []string{address}, ConnectionParams: []byte(retry),
+		Decider: c.store, LeaderID: id, HostPort: []string{address}, ConnectionParams: []byte(params),
 		TermLength: term, MaxClockSkew: skew,
 		OnElected: func(_ context.Context, v *le.TimeView) { c.elected <- v.ElectionNumber() },
 	}.Start(ctx)
@@ -170,6 +175,50 @@ func TestCallsThroughFailovers(t *testing.T) {
 			break
 		}
 	}
+}
+
+// A leader that hands over loses no call, though nothing repeats those that end with Unavailable.
+func TestHandOversLoseNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	d := memory.NewDecider()
+	all := map[string]*candidate{}
+	for _, id := range []string{"a", "b"} {
+		all[id] = joinWith(t, ctx, d, id, time.Hour, S, "")
+	}
+	conn := follow(t, d.Handle(), S)
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	var answered atomic.Int64
+	for range 4 {
+		wg.Go(func() {
+			for !stop.Load() {
+				if _, err := say(t.Context(), conn, ""); err != nil {
+					t.Error(err)
+				}
+				answered.Add(1)
+			}
+		})
+	}
+	for range 12 {
+		for n := answered.Load() + 20; answered.Load() < n; {
+			runtime.Gosched()
+		}
+		next := map[string]string{"a": "b", "b": "a"}[d.Entry().LeaderID]
+		for len(all[next].elected) > 0 {
+			<-all[next].elected
+		}
+		if err := le.Transfer(ctx, d, next); err != nil {
+			t.Fatal(err)
+		}
+		<-all[next].elected
+	}
+	stop.Store(true)
+	wg.Wait()
+	cancel()
+	for _, c := range all {
+		<-c.campaign.Done()
+	}
+	t.Logf("%d calls", answered.Load())
 }
 
 // BenchmarkHandover is how long after a graceful hand-over's new leader was

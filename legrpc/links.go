@@ -16,9 +16,11 @@ import (
 
 // DialOptions returns the options by which a channel follows the leader. Pass them to
 // grpc.NewClient, along with your credentials. They are the Builder as the channel's resolver,
-// [UnaryClientInterceptor] and [StreamClientInterceptor], and a dialer by which the Builder knows
-// the connections. So
+// [UnaryClientInterceptor] and [StreamClientInterceptor], grpc.WaitForReady(true) for all calls, and
+// a dialer by which the Builder knows the connections. So
 //
+//   - a call waits until its ctx ends while there is no leader, unless it has
+//     grpc.WaitForReady(false);
 //   - a channel leaves a leader that is silent for a second after the next leader is known: calls
 //     that wait for it end with Unavailable, and may have taken effect;
 //   - it notices a dead connection while calls wait on it, even if no other leader is known (see
@@ -35,6 +37,8 @@ func (b *Builder) DialOptions(opts *ClientOptions) []grpc.DialOption {
 	options := []grpc.DialOption{
 		grpc.WithResolvers(b),
 		grpc.WithContextDialer(b.dial),
+		// Not by a service config of the resolver: that would replace the program's own.
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
 		grpc.WithChainUnaryInterceptor(c.unary),
 		grpc.WithChainStreamInterceptor(c.stream),
 	}

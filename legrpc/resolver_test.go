@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"strings"
@@ -331,6 +332,36 @@ func TestCallsWithoutALeader(t *testing.T) {
 	if _, err := say(ctx, conn, "x", grpc.WaitForReady(true)); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("a call that waits in vain: %v", err)
 	}
+}
+
+// A channel in a candidate's process goes on following the election after the campaign has ended, and
+// uses the same Decider. Its calls wait for the next leader without an option.
+func TestCallsFollowAfterTheOwnCampaign(t *testing.T) {
+	d := memory.NewDecider()
+	ctx, cancel := context.WithCancel(t.Context())
+	a := join(t, ctx, d, "a", time.Hour, S)
+	conn := follow(t, a.store, S)
+	<-a.elected
+	if _, err := say(t.Context(), conn, "x"); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	<-a.campaign.Done()
+	waiting := make(chan error, 1)
+	var out string
+	go func() {
+		var err error
+		out, err = say(t.Context(), conn, "x")
+		waiting <- err
+	}()
+	ctx, cancel = context.WithCancel(t.Context())
+	b := join(t, ctx, d, "b", time.Hour, S)
+	number := <-b.elected
+	if err := <-waiting; err != nil || out != fmt.Sprint(uint64(number)) {
+		t.Errorf("a call that waited for token %d: %q, %v", number, out, err)
+	}
+	cancel()
+	<-b.campaign.Done()
 }
 
 // However many calls are made while a leader goes, one that does not wait is

@@ -12,6 +12,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/viewctx"
+	"github.com/c8e606e4/leaderelection/internal/viewhook"
 )
 
 // ServerOptions are the settings of [UnaryServerInterceptor] and [StreamServerInterceptor]. The
@@ -20,6 +21,11 @@ type ServerOptions struct {
 	// Exempt reports whether a method ("/package.Service/Method") is served even if this process
 	// does not lead. Nil means the methods of grpc.health and grpc.reflection.
 	Exempt func(fullMethod string) bool
+	// Endless reports whether a method's calls go on until somebody ends them, as subscriptions
+	// do. When leadership is being given up, such a call is ended like one whose view has ended.
+	// All other calls are waited for, and keep the lease for up to DrainTimeout. Nil means that
+	// no call is endless.
+	Endless func(fullMethod string) bool
 	// Election names the election, as ClientOptions.Election does: a client believes only the
 	// refusals of its own election. Set it if calls pass through services of several
 	// elections.
@@ -86,6 +92,7 @@ func unmarked(err error) error {
 type server struct {
 	candidate leaderelection.Candidate // nil at the owner of a shard
 	exempt    func(string) bool
+	endless   func(string) bool
 	election  string
 	not       string // why a call is refused
 	ceased    string // why its answer was thrown away
@@ -100,15 +107,20 @@ const (
 )
 
 func newServer(c leaderelection.Candidate, o *ServerOptions) *server {
-	s := &server{candidate: c, exempt: alwaysServed, not: notLeader, ceased: ceasedToLead}
+	s := &server{candidate: c, exempt: alwaysServed, endless: never, not: notLeader, ceased: ceasedToLead}
 	if o != nil {
 		s.election = o.Election
 		if o.Exempt != nil {
 			s.exempt = o.Exempt
 		}
+		if o.Endless != nil {
+			s.endless = o.Endless
+		}
 	}
 	return s
 }
+
+func never(string) bool { return false }
 
 func alwaysServed(method string) bool {
 	return strings.HasPrefix(method, "/grpc.health.") || strings.HasPrefix(method, "/grpc.reflection.")
@@ -125,8 +137,9 @@ func alwaysServed(method string) bool {
 // leaderelection.ErrNotLeading. [leaderelection.ViewFrom] returns the view from that ctx. Take the
 // fencing token from that view, not from Campaign.View, which may belong to a later leadership.
 //
-// Once leadership is being given up, no new calls are served, so that the calls under way end while
-// the lease is still kept.
+// Once leadership is being given up, no new calls are served. The lease is kept until the handlers of
+// those under way have returned, for at most DrainTimeout. If a handler starts a goroutine that goes on
+// after that, the goroutine must ask the view itself.
 func UnaryServerInterceptor(c leaderelection.Candidate, opts *ServerOptions) grpc.UnaryServerInterceptor {
 	s := newServer(c, opts)
 	return unary(s.exempt, s.admit)
@@ -134,24 +147,48 @@ func UnaryServerInterceptor(c leaderelection.Candidate, opts *ServerOptions) grp
 
 // StreamServerInterceptor is [UnaryServerInterceptor] for streams. Once the view has ended, nothing
 // more is sent. The stream's ctx is cancelled within a second of that, with the cause
-// leaderelection.ErrNotLeading, so that no stream idles at a process that does not lead.
+// leaderelection.ErrNotLeading, so that no stream idles at a process that does not lead. Streams that
+// last until somebody ends them delay each hand-over by DrainTimeout: see ServerOptions.Endless.
 func StreamServerInterceptor(c leaderelection.Candidate, opts *ServerOptions) grpc.StreamServerInterceptor {
 	s := newServer(c, opts)
 	return streaming(s.exempt, s.admit)
 }
 
-// admission admits a call, or returns why not. It returns the ctx and the view under which the call
-// is served, and the server that answers when the view is over. Req is nil for streams.
-type admission func(ctx context.Context, req any) (context.Context, viewctx.View, *server, error)
+// admission admits a call, or returns why not. Req is nil for streams.
+type admission func(ctx context.Context, method string, req any) (*admitted, error)
 
-// admit is the admission of calls to the leader.
-func (s *server) admit(ctx context.Context, _ any) (context.Context, viewctx.View, *server, error) {
-	view := s.candidate.View()
-	if !s.admits(view) {
-		return nil, nil, nil, s.refusal(codes.FailedPrecondition, reasonNot)
-	}
-	return ctx, view, s, nil
+// admitted is a call that is served.
+type admitted struct {
+	ctx    context.Context
+	view   viewctx.View // under which it is served
+	server *server      // that answers when the view is over
+	leave  func()       // must be called when the handler has returned
 }
+
+// admit is the admission of calls to the leader. The lease is kept for the call until it leaves.
+func (s *server) admit(ctx context.Context, method string, _ any) (*admitted, error) {
+	view := s.candidate.View()
+	if !viewhook.Enter(view) {
+		return nil, s.refusal(codes.FailedPrecondition, reasonNot)
+	}
+	if !s.admits(view) { // asked only now: from here on the lease is kept
+		viewhook.Leave(view)
+		return nil, s.refusal(codes.FailedPrecondition, reasonNot)
+	}
+	a := &admitted{ctx, view, s, func() { viewhook.Leave(view) }}
+	if s.endless(method) {
+		a.ctx, a.view = leaderelection.WithView(ctx, view), undrained{view, s}
+	}
+	return a, nil
+}
+
+// undrained is a view for what must not be waited for: it is over when leadership is being given up.
+type undrained struct {
+	*leaderelection.TimeView
+	server *server
+}
+
+func (u undrained) ValueInFuture() bool { return u.server.admits(u.TimeView) }
 
 // admits reports whether a call may be served under view.
 func (s *server) admits(view *leaderelection.TimeView) bool {
@@ -165,15 +202,16 @@ func unary(exempt func(string) bool, admit admission) grpc.UnaryServerIntercepto
 			res, err := next(ctx, req)
 			return res, unmarked(err)
 		}
-		ctx, view, s, err := admit(ctx, req)
+		a, err := admit(ctx, info.FullMethod, req)
 		if err != nil {
 			return nil, err
 		}
-		admitted := viewctx.New(ctx, view)
-		defer admitted.Stop()
-		res, err := next(admitted, req)
-		if !view.ValueInFuture() {
-			return nil, s.lost()
+		defer a.leave()
+		under := viewctx.New(a.ctx, a.view)
+		defer under.Stop()
+		res, err := next(under, req)
+		if !a.view.ValueInFuture() {
+			return nil, a.server.lost()
 		}
 		return res, unmarked(err)
 	}
@@ -185,15 +223,16 @@ func streaming(exempt func(string) bool, admit admission) grpc.StreamServerInter
 		if exempt(info.FullMethod) {
 			return unmarked(next(srv, ss))
 		}
-		ctx, view, s, err := admit(ss.Context(), nil)
+		a, err := admit(ss.Context(), info.FullMethod, nil)
 		if err != nil {
 			return err
 		}
-		admitted := viewctx.New(ctx, view)
-		defer admitted.Stop()
-		err = next(srv, &stream{ServerStream: ss, ctx: admitted, view: view, server: s})
-		if !view.ValueInFuture() {
-			return s.lost()
+		defer a.leave()
+		under := viewctx.New(a.ctx, a.view)
+		defer under.Stop()
+		err = next(srv, &stream{ServerStream: ss, ctx: under, view: a.view, server: a.server})
+		if !a.view.ValueInFuture() {
+			return a.server.lost()
 		}
 		return unmarked(err)
 	}
@@ -229,11 +268,13 @@ type stream struct {
 
 func (s *stream) Context() context.Context { return s.ctx }
 
+// SendMsg also returns when the view ends. The stream's own SendMsg would wait for a client that does not
+// read, and the campaign for the handler.
 func (s *stream) SendMsg(m any) error {
 	if !s.view.ValueInFuture() {
 		return s.server.lost()
 	}
-	return s.ServerStream.SendMsg(m)
+	return s.within(func() error { return s.ServerStream.SendMsg(m) })
 }
 
 func (s *stream) SendHeader(md metadata.MD) error {
@@ -243,21 +284,26 @@ func (s *stream) SendHeader(md metadata.MD) error {
 	return s.ServerStream.SendHeader(md)
 }
 
-// RecvMsg also returns when the view ends. The stream's own RecvMsg would wait for the client: it
-// returns when the handler has returned. Until then it may write to m, which the handler must not
-// use.
+// RecvMsg also returns when the view ends. The stream's own RecvMsg would wait for the client.
 func (s *stream) RecvMsg(m any) error {
-	received := make(chan error, 1)
-	go func() { received <- s.ServerStream.RecvMsg(m) }()
+	err := s.within(func() error { return s.ServerStream.RecvMsg(m) })
+	if !s.view.ValueInFuture() {
+		return s.server.lost()
+	}
+	return err
+}
+
+// within makes a call of the stream, and waits for it until the view has ended. If it has, the call returns
+// when the handler has returned. Until then it uses its message, which the handler must leave alone.
+func (s *stream) within(call func() error) error {
+	result := make(chan error, 1)
+	go func() { result <- call() }()
 	select {
-	case err := <-received:
-		if !s.view.ValueInFuture() {
-			return s.server.lost()
-		}
+	case err := <-result:
 		return err
 	case <-s.ctx.Done():
 		if s.ServerStream.Context().Err() != nil {
-			return <-received // the call itself has ended
+			return <-result // the call itself has ended
 		}
 		return s.server.lost()
 	}

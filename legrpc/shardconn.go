@@ -37,7 +37,8 @@ type ShardOptions struct {
 	Group string
 	// Wait is how long a call may wait until its shard has an owner. It is also how long after
 	// the first refusal a call may be sent again. Both last at most until the call's ctx ends.
-	// Zero means 2 s. Negative means that calls do not wait, and are not sent again.
+	// Zero means until the call's ctx ends. Negative means that calls do not wait, and are not sent
+	// again.
 	Wait time.Duration
 	// CheckAddress returns an error for an address to which no call may be sent: see
 	// [BuilderOptions]. Nil means that link-local, multicast and unspecified addresses are
@@ -73,16 +74,13 @@ var _ grpc.ClientConnInterface = (*ShardConn)(nil)
 // with Unavailable if another owner has been known for a second, or the shard is gone for as long:
 // the call may have taken effect.
 //
-// While nobody owns the shard, a call waits for ShardOptions.Wait, or until its ctx ends if it is
-// wait-for-ready. A call without [WithShard] ends with InvalidArgument. If the group does not have
-// the shard, or no longer has it, the call ends with NotFound, even if it waits.
+// While nobody owns the shard, a call waits until its ctx ends. ShardOptions.Wait can shorten that, but
+// not for calls that are wait-for-ready. A call without [WithShard] ends with InvalidArgument. If the
+// group does not have the shard, or no longer has it, the call ends with NotFound, even if it waits.
 func FollowShards(w shard.WatchConfig, opts *ShardOptions) (*ShardConn, error) {
 	s := &ShardConn{shards: route.NewShards(w.Clock, recordOf), conns: map[string]*grpc.ClientConn{}}
 	if opts != nil {
 		s.o = *opts
-	}
-	if s.o.Wait == 0 {
-		s.o.Wait = 2 * time.Second
 	}
 	if s.o.CheckAddress == nil {
 		s.o.CheckAddress = route.CheckAddress
@@ -206,8 +204,11 @@ func (s *ShardConn) attempt(ctx context.Context, name string, o []grpc.CallOptio
 	wait := s.o.Wait
 	for _, option := range o {
 		if f, is := option.(grpc.FailFastCallOption); is && !f.FailFast {
-			wait = time.Hour * 24 * 365 // until ctx ends
+			wait = 0
 		}
+	}
+	if wait == 0 {
+		wait = time.Hour * 24 * 365 // until ctx ends
 	}
 	begun := time.Now()
 	table, err := s.shards.Table(ctx, name, wait)

@@ -342,3 +342,25 @@ func TestOwnerInterceptor(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// A call waits for an owner until its ctx ends, without an option.
+func TestShardCallsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := func(string) (le.RaceDecider, error) { return memory.NewDecider(), nil } // of a group without members
+		for wait, want := range map[time.Duration]time.Duration{0: time.Minute, 5 * S: 5 * S} {
+			conn, err := legrpc.FollowShards(shard.WatchConfig{Store: store, ClockPolicy: le.SharedClock},
+				&legrpc.ShardOptions{Wait: wait, Dial: []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(legrpc.WithShard(t.Context(), "0"), time.Minute)
+			begin := time.Now()
+			err = conn.Invoke(ctx, "/test.Test/Say", nil, nil)
+			if took := time.Since(begin); err == nil || took != want {
+				t.Errorf("Wait %v: %v after %v", wait, err, took)
+			}
+			cancel()
+			_ = conn.Close()
+		}
+	})
+}

@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/c8e606e4/leaderelection/internal/viewctx"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
@@ -59,18 +58,18 @@ func newOwner(owners shard.Owners, o *OwnerOptions) *owner {
 	return w
 }
 
-// admit is the admission of calls to a shard's owner.
-func (w *owner) admit(ctx context.Context, req any) (context.Context, viewctx.View, *server, error) {
+// admit is the admission of calls to a shard's owner. Nothing counts them: OnOwned waits for them.
+func (w *owner) admit(ctx context.Context, _ string, req any) (*admitted, error) {
 	name := w.o.Shard(ctx, req)
 	if name == "" {
-		return nil, nil, nil, status.Error(codes.InvalidArgument, "leaderelection: the call names no shard")
+		return nil, status.Error(codes.InvalidArgument, "leaderelection: the call names no shard")
 	}
 	s := &server{election: shardElection(w.o.Group, name), not: notOwner, ceased: ceasedToOwn}
 	o, may := w.owners.Shard(name)
 	if !may || o.Context().Err() != nil {
-		return nil, nil, nil, s.refusal(codes.FailedPrecondition, reasonNot)
+		return nil, s.refusal(codes.FailedPrecondition, reasonNot)
 	}
-	return shard.WithOwned(ctx, o), o, s, nil
+	return &admitted{shard.WithOwned(ctx, o), o, s, func() {}}, nil
 }
 
 // UnaryOwnerInterceptor serves a call only while this process owns the call's shard. Use it at

@@ -20,7 +20,10 @@ import (
 // An answer is made for one request, and never used again: a handler may have kept it, and must
 // not reach another client by it. Its state is in its work, which is taken away from it in the
 // end, for other requests.
-type answer struct{ work *work }
+type answer struct {
+	work *work
+	in   admission
+}
 
 // work is the state of an answer while its request is served.
 type work struct {
@@ -119,17 +122,19 @@ func (a *answer) FlushError() error {
 	if k == nil {
 		return errFinished
 	}
+	if a.in.safe {
+		a.in.stream.Store(true)
+	}
 	return k.flush()
 }
 
-// Hijack hands the connection over, as one that writes only while the view
-// lasts.
+// Hijack hands the connection over, as one that lasts only until leadership is given up.
 func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	k := a.work
 	if k == nil {
 		return nil, nil, errFinished
 	}
-	return k.hijack()
+	return k.hijack(&a.in)
 }
 
 func (k *work) writeHeader(code int) {
@@ -284,7 +289,7 @@ func (k *work) flush() error {
 	return http.NewResponseController(k.w).Flush()
 }
 
-func (k *work) hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (k *work) hijack(in *admission) (net.Conn, *bufio.ReadWriter, error) {
 	if k.state == lost || !k.leadership.view.ValueInFuture() {
 		return nil, nil, leaderelection.ErrNotLeading
 	}
@@ -293,12 +298,13 @@ func (k *work) hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	k.state = taken
-	gated := newGatedConn(conn, k.leadership.view)
+	in.stream.Store(true)
+	gated := newGatedConn(conn, in)
 	return gated, bufio.NewReadWriter(rw.Reader, bufio.NewWriter(gated)), nil
 }
 
-// gatedConn is a hijacked connection. It is closed when the view ends, even if nothing is written
-// to it: otherwise its client would wait at a process that does not lead.
+// gatedConn is a hijacked connection. It is closed when its leadership is being given up or is over,
+// even if nothing is written to it: otherwise its client would wait at a process that does not lead.
 type gatedConn struct {
 	net.Conn
 	view viewctx.View
@@ -318,7 +324,7 @@ func (c *gatedConn) Close() error {
 	return err
 }
 
-// Write writes to the connection or, if the view has ended, closes it.
+// Write writes to the connection or, if its time is over, closes it.
 func (c *gatedConn) Write(p []byte) (int, error) {
 	if !c.view.ValueInFuture() {
 		_ = c.Close() // it is given up in any case

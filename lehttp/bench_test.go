@@ -4,12 +4,8 @@ package lehttp_test
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -18,12 +14,6 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/lehttp"
 )
-
-// The figures of the package come from here:
-//
-//	go test -run '^$' -bench RequireLeader -count 5 -cpu 1 ./lehttp
-//	go test -run '^$' -bench Proxy -count 10 ./lehttp
-//	go test -run '^$' -bench Notice -benchtime 200x ./lehttp
 
 // blackHole is a ResponseWriter that costs nothing.
 type blackHole struct{ h http.Header }
@@ -81,85 +71,4 @@ func cpuTime(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// BenchmarkProxy is a request through the Proxy and through httputil's alone,
-// by turns, so that whatever else the machine does meets both.
-func BenchmarkProxy(b *testing.B) {
-	leader := server(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(hello) }))
-	target, err := url.Parse(leader.URL)
-	if err != nil {
-		b.Fatal(err)
-	}
-	transport := &http.Transport{MaxIdleConnsPerHost: 128, DisableCompression: true}
-	b.Cleanup(transport.CloseIdleConnections)
-	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
-	e := record(1, "a", address(leader))
-	e.TermExpiry = time.Now().Add(time.Hour)
-	r.News(e)
-	c := client(b)
-	fronts := []string{
-		server(b, &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetXForwarded()
-			r.SetURL(target)
-		}}).URL,
-		proxy(b, r, &lehttp.ProxyOptions{Transport: transport}).URL,
-	}
-	took := make([][]time.Duration, len(fronts))
-	for i := 0; b.Loop(); i++ {
-		which := i % len(fronts)
-		begin := time.Now()
-		res, err := c.Get(fronts[which])
-		if err != nil {
-			b.Fatal(err)
-		}
-		_, _ = io.Copy(io.Discard, res.Body)
-		_ = res.Body.Close()
-		took[which] = append(took[which], time.Since(begin))
-	}
-	if len(took[1]) == 0 {
-		return
-	}
-	median := func(d []time.Duration) float64 { slices.Sort(d); return float64(d[len(d)/2]) }
-	alone, ours := median(took[0]), median(took[1])
-	b.ReportMetric(alone, "alone-ns")
-	b.ReportMetric(ours, "proxy-ns")
-	b.ReportMetric(100*(ours-alone)/alone, "%more")
-}
-
-// BenchmarkNotice is how long after a graceful hand-over's new leader was
-// elected a router knows it, on a store that pushes.
-func BenchmarkNotice(b *testing.B) {
-	d := memory.NewDecider()
-	x, y := join(b, b.Context(), d, "a"), join(b, b.Context(), d, "b")
-	router, err := lehttp.Follow(b.Context(), le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S})
-	if err != nil {
-		b.Fatal(err)
-	}
-	leader, next := x, y
-	select {
-	case <-x.elected:
-	case <-y.elected:
-		leader, next = y, x
-	}
-	var took, whole []time.Duration
-	for b.Loop() {
-		begin := time.Now()
-		if err := le.Transfer(b.Context(), d, next.id); err != nil {
-			b.Fatal(err)
-		}
-		at := <-next.elected
-		for {
-			if e, led := router.Leader(); led && e.LeaderID == next.id {
-				break
-			}
-		}
-		took, whole = append(took, time.Since(at)), append(whole, time.Since(begin))
-		leader, next = next, leader
-	}
-	slices.Sort(took)
-	slices.Sort(whole)
-	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "median-µs")
-	b.ReportMetric(float64(whole[len(whole)/2].Microseconds()), "handover-µs")
-	b.StopTimer()
 }

@@ -16,7 +16,7 @@ The process that sends a request must find the leader. A [Router] follows the el
 [Router.Proxy] is a handler that passes requests on, [Router.Redirect] one that sends clients to
 the leader with 307.
 
-	router, err := lehttp.Follow(ctx, leaderelection.WatchConfig{Decider: decider})
+	router, err := lehttp.Follow(leaderelection.WatchConfig{Decider: decider})
 	...
 	http.ListenAndServe(":8080", router.Proxy(nil))
 
@@ -27,12 +27,17 @@ admitted, by [leaderelection.ViewFrom]:
 
 Both sides together make a service of hot standbys. Clients may ask any of them:
 
-	router := lehttp.NewRouter(config)
-	config.Trace = router.Trace()
+	router, err := lehttp.Follow(leaderelection.WatchConfig{Decider: decider})
+	...
+	defer router.Close()
+	elsewhere := router.Proxy(&lehttp.ProxyOptions{LeaderID: config.LeaderID})
 	campaign, err := config.Start(ctx)
 	...
-	elsewhere := router.Proxy(&lehttp.ProxyOptions{LeaderID: config.LeaderID})
-	http.ListenAndServe(":8080", lehttp.RequireLeader(campaign, &lehttp.RequireOptions{Otherwise: elsewhere})(app))
+	handler := lehttp.RequireLeader(campaign, &lehttp.RequireOptions{Otherwise: elsewhere})(app)
+	err = lehttp.Serve(ctx, campaign, &http.Server{Handler: handler}, listener, nil)
+
+The router reads the store for itself, and outlives the campaign: a request that comes while the
+process ends still finds the next leader. [Serve] ends the server when that can cost no request.
 
 # Shards
 
@@ -42,7 +47,7 @@ RequireLeader for shards, and a [ShardRouter] finds their owners:
 	shardOf := lehttp.ShardKey(64, func(r *http.Request) string { return r.PathValue("customer") })
 	mux.Handle("/orders/{customer}", lehttp.RequireOwner(member, shardOf, nil)(app)) // at each member
 
-	router, err := lehttp.FollowShards(ctx, shard.WatchConfig{Store: store}) // in a process that passes requests on
+	router, err := lehttp.FollowShards(shard.WatchConfig{Store: store}) // in a process that passes requests on
 	...
 	mux.Handle("/orders/{customer}", router.Proxy(shardOf, nil))
 
@@ -66,7 +71,8 @@ cookies and credentials. ProxyOptions.CheckAddress says which addresses are allo
 
 A Proxy believes nothing that a client says about itself. It replaces X-Forwarded-For, -Host and
 -Proto, unless ProxyOptions.TrustForwarded says that a proxy of yours has sent them. It removes
-Fencing-Token, so that no outsider can raise a fence. Its own answers name no candidate and no
+Fencing-Token, so that no outsider can raise a fence, and these headers with underscores, such as
+Fencing_Token, which some servers take for the same. Its own answers name no candidate and no
 address: those are in the log.
 
 # Several ports, TLS, dead connections
@@ -91,14 +97,23 @@ time, give requests a deadline, or a Transport with a ResponseHeaderTimeout.
 
 # Hand-overs
 
-A leader that gives up leadership by choice refuses new requests as soon as its ctx is cancelled.
-It still answers the requests under way, while its callbacks wind down and the lease is kept. So
-end the HTTP server's work in OnOusting, or before OnElected returns. The answer of a request
-that still runs when the lease is released is thrown away, and its ctx ends.
+When a leader gives up leadership by choice, RequireLeader admits no new requests. The lease is kept
+until the requests that it has admitted have returned, and the callbacks, for at most
+Config.DrainTimeout. A handler notices nothing of that:
 
-The Proxy keeps requests (ProxyOptions.Wait) until there is a next leader. First the leader's
-callbacks, and the requests that they wait for, must end. After that it takes milliseconds on
-a store that pushes, and up to the PollInterval of candidates and router on a polled one.
+	its view lasts, its answer leaves       until it has returned, or DrainTimeout is over
+	its ctx ends                            when the view is over (a stream's: within a second)
+	what comes meanwhile                    goes to Otherwise, which keeps it for the next leader
+
+Streams end at once, so that they do not hold up the next leader: see [RequireLeader].
+
+The Proxy keeps requests (ProxyOptions.Wait) until there is a next leader. After the release that
+takes milliseconds on a store that pushes, and up to the PollInterval of candidates and router on a
+polled one.
+
+A process that ends does so by [Serve]. While its campaign drains, each answer closes its connection.
+After the release its server lingers for 2 s, passes requests on, and closes its port last. So no
+request is lost while a process is restarted in order, neither through a Proxy nor after a redirect.
 
 A request waits in one place, the first Proxy that it comes to, which knows whether the client is
 still there. A Proxy marks the requests that it sends. If it cannot be served, RequireLeader and
@@ -108,14 +123,16 @@ a request with a streamed body does not wait at all (ProxyOptions.KeepBody).
 
 # Probes
 
-[Probes] answers load balancers and orchestrators. /leader and /standby are for traffic that must
-reach only the leader, or only the standbys. /livez fails if only a new process helps. A standby,
+[Probes] answers load balancers and orchestrators. /readyz is for traffic that any process may get,
+since all pass requests on to the leader. It fails as soon as a process begins to end. /leader and
+/standby are for traffic that must reach only the leader, or only the standbys. /livez fails if only a
+new process helps. A standby,
 an unhealthy candidate, and a candidate whose store does not answer are alive: a restart would
 improve none of this. docs/loadbalancers has configurations for HAProxy, Envoy and Kubernetes.
 
 # Readiness
 
-[Ready], which is /leader, is for traffic that must reach only the leader. It has a price: only
+[Leader], which is /leader, is for traffic that must reach only the leader. It has a price: only
 one process is ever ready. As the readiness probe of a Kubernetes Deployment it never lets a
 rollout with maxUnavailable: 0 finish (to which the default, 25 %, rounds for up to three pods).
 A new pod becomes ready only when the old leader has gone, and the old leader stays until a new
@@ -123,7 +140,7 @@ pod is ready. Any maxUnavailable below the number of pods ends the same way, at 
 A PodDisruptionBudget with minAvailable: 1 likewise forbids to drain the leader's node.
 
 It is better to let every process be ready, and to pass requests on: RequireLeader with a Proxy
-as Otherwise needs no such probe. Otherwise use the strategy Recreate, or maxUnavailable: 100%,
+as Otherwise, and [Ready], which is /readyz. Without that use the strategy Recreate, or maxUnavailable: 100%,
 and no such budget.
 
 # Answers to a request
@@ -137,5 +154,7 @@ and no such budget.
 	it did not answer in the request's time 504
 	the leader's address leads back here    508
 	the record names no allowed address     503, and a line in the log, once a leadership
+
+Experimental: the API of this package may change in any minor version, even after v1.
 */
 package lehttp

@@ -42,12 +42,13 @@ func Example() {
 
 	// The proxy, anywhere. It keeps requests until there is a leader.
 	decider := election.Handle() // the election, as this process sees it
-	router, err := lehttp.Follow(ctx, leaderelection.WatchConfig{Decider: decider})
+	router, err := lehttp.Follow(leaderelection.WatchConfig{Decider: decider})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	proxy := router.Proxy(&lehttp.ProxyOptions{Wait: 10 * time.Second})
+	defer router.Close()
+	proxy := router.Proxy(nil)
 	defer proxy.Close()
 	front := httptest.NewServer(proxy)
 	defer front.Close()
@@ -64,7 +65,6 @@ func Example() {
 	http.DefaultClient.CloseIdleConnections()
 	cancel()
 	<-campaign.Done()
-	<-router.Done()
 	// Output:
 	// 200 GET /orders/7, by the leader
 }
@@ -134,11 +134,24 @@ func ExampleProbes() {
 func ExampleNamed() {
 	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "the leader's administration") }))
 	defer admin.Close()
-	router := lehttp.NewRouter(leaderelection.Config{})
-	router.News(leaderelection.RaceEntry{ // what a candidate's Config puts on record
-		LeaderID: "a", ElectionNumber: 1, TermExpiry: time.Now().Add(15 * time.Second), HostPort: []string{"10.0.0.1:8080"},
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	election := memory.NewDecider() // a real program uses a store that all can reach
+	campaign, err := leaderelection.Config{
+		Decider: election, LeaderID: "a", HostPort: []string{"10.0.0.1:8080"},
 		ConnectionParams: fmt.Appendf(nil, `{"addresses": {"admin": [%q]}}`, admin.Listener.Addr()),
-	})
+	}.Start(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { cancel(); <-campaign.Done() }()
+	router, err := lehttp.Follow(leaderelection.WatchConfig{Decider: election.Handle()})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer router.Close()
 	proxy := router.Proxy(&lehttp.ProxyOptions{Addresses: lehttp.Named("admin")})
 	defer proxy.Close()
 	w := httptest.NewRecorder()
@@ -181,12 +194,13 @@ func ExampleRequireOwner() {
 			fmt.Fprintf(w, "%s, by the owner of shard %s", r.URL.Path, shard.OwnedFrom(r.Context()).Name())
 		})))
 	}
-	router, err := lehttp.FollowShards(ctx, shard.WatchConfig{Store: store, ClockPolicy: leaderelection.SharedClock})
+	router, err := lehttp.FollowShards(shard.WatchConfig{Store: store, ClockPolicy: leaderelection.SharedClock})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	proxy := router.Proxy(shardOf, &lehttp.ProxyOptions{Wait: 10 * time.Second})
+	defer router.Close()
+	proxy := router.Proxy(shardOf, nil)
 	defer proxy.Close()
 	for _, path := range []string{"/customer-1", "/customer-3", "/customer-5"} {
 		w := httptest.NewRecorder()
@@ -194,7 +208,6 @@ func ExampleRequireOwner() {
 		fmt.Println(w.Code, w.Body)
 	}
 	cancel()
-	<-router.Done()
 	// Output:
 	// 200 /customer-1, by the owner of shard 1
 	// 200 /customer-3, by the owner of shard 0

@@ -3,7 +3,6 @@
 package lehttp_test
 
 import (
-	"context"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -20,9 +19,8 @@ import (
 func TestShardThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t)
-		ctx, cancel := context.WithCancel(t.Context())
 		var worked atomic.Int64
-		router := g.router(ctx)
+		router := g.router()
 		proxy := router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g, Wait: time.Hour})
 		redirect := router.Redirect(byHeader, nil)
 		at := func(h http.Handler, name string, want int) {
@@ -58,7 +56,6 @@ func TestShardThatIsGone(t *testing.T) {
 			}
 			leave(t, m)
 		}
-		cancel()
-		<-router.Done()
+		router.Close()
 	})
 }

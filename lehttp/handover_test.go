@@ -115,7 +115,7 @@ func TestHandoversUnderLoad(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	d := memory.NewDecider()
 	a, b := join(t, ctx, d, "a"), join(t, ctx, d, "b")
-	router, err := lehttp.Follow(ctx, le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S})
+	router, err := lehttp.Follow(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestHandoversUnderLoad(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	<-router.Done()
+	router.Close()
 	slices.Sort(noticed)
 	t.Logf("%d hand-overs, %d requests answered; the router noticed %v after OnElected at the median, %v at most", rounds, l.answered.Load(), noticed[len(noticed)/2], noticed[len(noticed)-1])
 	if noticed[len(noticed)/2] > 10*time.Millisecond {

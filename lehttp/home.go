@@ -3,16 +3,15 @@ package lehttp
 import (
 	"io"
 	"net/http"
-
-	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
 // home is the origin of a request that a gate has handed to its Otherwise. If this process may serve
 // it while a Proxy keeps it, the request goes back there.
 type home struct {
-	gate gate
-	next http.Handler
-	r    *http.Request
+	gate     gate
+	election string // the gate's
+	next     http.Handler
+	r        *http.Request
 }
 
 type homeKey struct{}
@@ -36,15 +35,29 @@ func (c *comeHome) serve(w http.ResponseWriter, out *http.Request) {
 	}
 }
 
+// homeOf returns the origin of a request that came from a gate of the election, or nil.
+func homeOf(r *http.Request, leaderID, election string) *home {
+	if h, ok := r.Context().Value(homeKey{}).(*home); ok && leaderID != "" && h.election == election {
+		return h
+	}
+	return nil
+}
+
+// open reports whether the gate would serve the request now.
+func (h *home) open() bool {
+	if h == nil {
+		return false
+	}
+	_, may := h.gate(h.r)
+	return may
+}
+
+// mayComeHome reports whether a request came from a gate of this election, which may open.
+func (t *sender) mayComeHome(out *http.Request) bool {
+	return homeOf(out, t.o.LeaderID, t.o.Election) != nil
+}
+
 // leadsHere reports whether a request came from a gate of this election that may serve it now.
-func (t *sender) leadsHere(out *http.Request, s *route.State) bool {
-	if !isHere(s, t.o.LeaderID) {
-		return false
-	}
-	h, ok := out.Context().Value(homeKey{}).(*home)
-	if !ok {
-		return false
-	}
-	l, may := h.gate(h.r)
-	return may && l.marks.election == t.o.Election
+func (t *sender) leadsHere(out *http.Request) bool {
+	return homeOf(out, t.o.LeaderID, t.o.Election).open()
 }

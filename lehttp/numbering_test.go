@@ -3,7 +3,6 @@
 package lehttp_test
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -20,8 +19,7 @@ import (
 func TestShardOfAnotherNumbering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		router := g.router(ctx)
+		router := g.router()
 		var work http.Handler
 		m := g.member("a", func(m *shard.Member) http.Handler {
 			work = lehttp.RequireOwner(m, byHeader, nil)(says("served"))
@@ -42,7 +40,6 @@ func TestShardOfAnotherNumbering(t *testing.T) {
 			t.Errorf("ShardKey names %q", name)
 		}
 		leave(t, m)
-		cancel()
-		<-router.Done()
+		router.Close()
 	})
 }

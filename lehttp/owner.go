@@ -33,8 +33,8 @@ type OwnerOptions struct {
 // any part of the answer leaves the process. Each refusal is for that shard. By it a
 // ShardRouter's Proxy knows that nobody has worked on the request.
 //
-// When a shard must be let go, RequireOwner serves no new requests for it. The requests under way
-// may end until OnOwned has returned, so let OnOwned wait for them.
+// When a shard must be let go, RequireOwner admits no new requests for it. The shard is kept until the
+// requests that were admitted, and OnOwned, have returned, for at most DrainTimeout.
 //
 // The handler gets the shard, and its fencing token, by [shard.OwnedFrom]. A request for which
 // shardOf returns "" is answered 400.
@@ -53,7 +53,7 @@ func RequireOwner(owners shard.Owners, shardOf func(r *http.Request) string, opt
 			ceased: "this process has ceased to own the shard while it worked on the request, which may have taken effect"}
 		s, may := owners.Shard(name)
 		if may = may && s.Context().Err() == nil; may {
-			l.view, l.owned = s, s
+			l.view, l.owned, l.lasts = s, s, func() bool { return s.Context().Err() == nil }
 		}
 		return l, may
 	}).middleware(o.Otherwise)

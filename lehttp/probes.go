@@ -13,8 +13,8 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/warnings"
 )
 
-// Probes returns a handler with all probes of a candidate: /livez ([Live]), /leader ([Ready]) and
-// /standby ([Standby]). Use it for load balancers and orchestrators. It answers every method, such
+// Probes returns a handler with all probes of a candidate: /livez ([Live]), /readyz ([Ready]),
+// /leader ([Leader]) and /standby ([Standby]). Use it for load balancers and orchestrators. It answers every method, such
 // as the OPTIONS and HEAD of load balancers, and other paths with 404. It makes no calls and
 // tells no names, so it needs no authentication. The options are Live's.
 //
@@ -22,18 +22,35 @@ import (
 func Probes(c Pinged, opts *LiveOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/livez", Live(c, opts))
-	mux.Handle("/leader", Ready(c))
+	mux.Handle("/readyz", Ready(c))
+	mux.Handle("/leader", Leader(c))
 	mux.Handle("/standby", Standby(c))
 	return mux
 }
 
-// Ready returns a handler that answers 200 while this process leads and has not begun to give that
+// Ready returns a handler that answers 200 while this process takes requests: it leads, or stands by
+// and passes them on ([RequireOptions].Otherwise). It answers 503 when this process gives up leadership,
+// or its campaign has stopped. Use it for load balancers that may ask every process, and as a readiness
+// probe. A server that [Serve] ends goes on until they have noticed.
+func Ready(c leaderelection.Candidate) http.Handler {
+	return probe(func(*http.Request) (bool, string) {
+		switch c.Status() {
+		case leaderelection.Leading, leaderelection.Following:
+			return true, "ready"
+		case leaderelection.Draining:
+			return false, "giving up leadership"
+		}
+		return false, "the campaign has stopped"
+	})
+}
+
+// Leader returns a handler that answers 200 while this process leads and has not begun to give that
 // up, and otherwise 503. Use it for a load balancer's health check if traffic must reach only the
 // leader. It makes no calls, and costs no more than reading the clock.
 //
 // Do not use it as a liveness probe: a standby is healthy, and must not be restarted. As the
 // readiness probe of a Deployment it stalls rollouts: see the package's documentation.
-func Ready(c leaderelection.Candidate) http.Handler {
+func Leader(c leaderelection.Candidate) http.Handler {
 	return probe(func(*http.Request) (bool, string) {
 		if c.Status() == leaderelection.Leading && c.View().ValueInFuture() {
 			return true, "leading"
@@ -172,6 +189,7 @@ func probe(ask func(*http.Request) (ok bool, why string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ok, why := ask(r)
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
 		if !ok {
 			w.WriteHeader(http.StatusServiceUnavailable)

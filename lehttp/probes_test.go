@@ -28,10 +28,10 @@ func probed(h http.Handler, method, path string) (int, string) {
 	return w.Code, strings.TrimSpace(w.Body.String())
 }
 
-// expectProbes checks the three.
-func expectProbes(t *testing.T, when string, h http.Handler, livez, leader, standby bool) {
+// expectProbes checks the four.
+func expectProbes(t *testing.T, when string, h http.Handler, livez, readyz, leader, standby bool) {
 	t.Helper()
-	for path, want := range map[string]bool{"/livez": livez, "/leader": leader, "/standby": standby} {
+	for path, want := range map[string]bool{"/livez": livez, "/readyz": readyz, "/leader": leader, "/standby": standby} {
 		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodOptions} {
 			code, why := probed(h, method, path)
 			if (code == http.StatusOK) != want || !want && code != http.StatusServiceUnavailable {
@@ -60,26 +60,26 @@ func TestProbes(t *testing.T) {
 		}
 		h := lehttp.Probes(campaign, nil)
 		synctest.Wait()
-		expectProbes(t, "standing by", h, true, false, true)
+		expectProbes(t, "standing by", h, true, true, false, true)
 		time.Sleep(T + 2*S)
-		expectProbes(t, "leading", h, true, true, false)
+		expectProbes(t, "leading", h, true, true, true, false)
 		store.Inject(memory.LoseRequests())
 		end := campaign.View().Get()
 		time.Sleep(time.Until(end) + time.Second)
-		expectProbes(t, "the store is gone, and leadership too", h, true, false, false)
+		expectProbes(t, "the store is gone, and leadership too", h, true, false, false, false)
 		time.Sleep(T - 2*time.Second)
-		expectProbes(t, "within the grace", h, true, false, false)
+		expectProbes(t, "within the grace", h, true, false, false, false)
 		time.Sleep(2 * time.Second)
-		expectProbes(t, "a term later the work has not ended", h, false, false, false)
+		expectProbes(t, "a term later the work has not ended", h, false, false, false, false)
 		if code, why := probed(lehttp.Live(campaign, &lehttp.LiveOptions{Grace: time.Hour}), "GET", "/"); code != http.StatusOK {
 			t.Errorf("within a Grace of an hour: %d %s", code, why)
 		}
 		close(leave)
 		synctest.Wait()
-		expectProbes(t, "it has ended", h, true, false, true)
+		expectProbes(t, "it has ended", h, true, true, false, true)
 		cancel()
 		<-campaign.Done()
-		expectProbes(t, "stopped", h, false, false, false)
+		expectProbes(t, "stopped", h, false, false, false, false)
 		if code, _ := probed(h, "GET", "/"); code != http.StatusNotFound {
 			t.Errorf("another path: %d", code)
 		}
@@ -110,7 +110,7 @@ func TestLiveOfALoopThatDoesNotMove(t *testing.T) {
 		c := &pinged{leads: leading(), answer: stuck}
 		h := lehttp.Probes(c, &lehttp.LiveOptions{Timeout: 2 * time.Second})
 		begin := time.Now()
-		expectProbes(t, "stuck", h, false, true, false)
+		expectProbes(t, "stuck", h, false, true, true, false)
 		if took := time.Since(begin); took != 3*2*time.Second { // by three methods
 			t.Errorf("it took %v", took)
 		}
@@ -127,7 +127,7 @@ func TestLiveOfALoopThatDoesNotMove(t *testing.T) {
 			t.Errorf("of 50 probes at once %d asked the campaign", n)
 		}
 		c.answer = func(context.Context) error { return nil }
-		expectProbes(t, "it moves", h, true, true, false)
+		expectProbes(t, "it moves", h, true, true, true, false)
 	})
 }
 

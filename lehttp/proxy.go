@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,10 +34,11 @@ type ProxyOptions struct {
 	Addresses func(leader leaderelection.RaceEntry) []string
 
 	// Wait is how long the Proxy may keep a request while there is no leader, or the leader
-	// cannot be reached or has just ceased to lead. Zero means 2 s. That is ample for a
-	// hand-over on a store that pushes, if the leader's requests under way end soon. On a
-	// store that is polled, add the candidates' PollInterval. Negative means that requests do not wait. If CheckAddress
-	// allows none of the leader's addresses, requests are answered at once.
+	// cannot be reached or has just ceased to lead. Zero means a second more than twice the
+	// TermLength in the record: 31 s by default. With the other defaults that covers a hand-over
+	// (the leader's requests under way may take a term, and candidates and router poll twice a
+	// term) and a crash (the leader's term must run out). Negative means that requests do not
+	// wait. If CheckAddress allows none of the leader's addresses, requests are answered at once.
 	//
 	// If a request passes through several Proxies of one election, only the first keeps it:
 	// the others, and each RequireLeader, refuse it at once.
@@ -71,8 +73,9 @@ type ProxyOptions struct {
 	// can write the election's record directs the requests, with their cookies and
 	// credentials. So allow only addresses that your candidates can have, such as an address
 	// range. It is called for each address of each new record. Nil means that link-local,
-	// multicast and unspecified addresses are refused. The Proxy's own Transport then also
-	// refuses names that resolve to one of these.
+	// multicast and unspecified addresses are refused, those of clouds' metadata services, and
+	// addresses of IPv6 by which a gateway may lead there. Loopback addresses are allowed. The
+	// Proxy's own Transport then also refuses names that resolve to one of these.
 	CheckAddress func(hostPort string) error
 
 	// TrustForwarded reports whether to believe the Forwarded and X-Forwarded-* headers of a
@@ -112,7 +115,14 @@ type ProxyOptions struct {
 	Logger *slog.Logger
 }
 
-const defaultWait = 2 * time.Second
+// patient returns how long a request may wait, by ProxyOptions.Wait or RedirectOptions.Wait and the
+// TermLength in the record. If that is 0 it is not known.
+func patient(wait, term time.Duration) time.Duration {
+	if wait != 0 {
+		return wait
+	}
+	return 2*cmp.Or(term, leaderelection.DefaultTermLength) + time.Second
+}
 
 // Proxy is a reverse proxy to the leader, made by [Router.Proxy].
 type Proxy struct {
@@ -165,7 +175,6 @@ func (r *Router) Proxy(opts *ProxyOptions) *Proxy {
 			p.o.Scheme = "https"
 		}
 	}
-	p.o.Wait = cmp.Or(p.o.Wait, defaultWait)
 	p.o.KeepBody = cmp.Or(p.o.KeepBody, 64<<10)
 	p.strict = p.o.CheckAddress == nil
 	if p.o.Transport == nil {
@@ -261,12 +270,20 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 		r.SetXForwarded()
 	}
 	r.Out.URL.RawQuery = r.In.URL.RawQuery // the leader parses it
-	r.Out.Header.Del(fence.Header)
+	for k := range r.Out.Header {
+		// A server that hands headers to programs as variables, as CGI does, takes an underscore for a hyphen.
+		if name := strings.ReplaceAll(k, "_", "-"); strings.EqualFold(name, fence.Header) || name != k && slices.ContainsFunc(forwarded, func(f string) bool { return strings.EqualFold(name, f) }) {
+			delete(r.Out.Header, k)
+		}
+	}
 	if p.o.Rewrite != nil {
 		p.o.Rewrite(r)
 	}
 	r.Out.Header["Via"] = append(r.Out.Header["Via"], protocol(r.In)+p.via)
 }
+
+// forwarded are the headers by which a proxy says where a request comes from.
+var forwarded = []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
 // keepForwarded keeps what earlier proxies have said of the client, and adds this hop.
 func keepForwarded(r *httputil.ProxyRequest) {

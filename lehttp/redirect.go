@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/route"
@@ -17,14 +18,19 @@ type RedirectOptions struct {
 	// used, as far as this process can see: https if this process ended the TLS itself.
 	Scheme string
 	// LeaderID is this process's own LeaderID if it is a candidate. It then does not send
-	// clients to itself while it holds the record but does not lead.
+	// clients to itself while it holds the record but does not lead. If this process is
+	// elected while a request waits, the answer sends the client here once more.
 	LeaderID string
+	// Election is as in ProxyOptions.
+	Election string
+	// Wait is how long a request may wait for a leader, as in ProxyOptions, with the same
+	// default.
+	Wait time.Duration
 	// Addresses returns the leader's addresses, as in ProxyOptions. It is called for each
 	// request. Nil means the leader's HostPorts.
 	Addresses func(leader leaderelection.RaceEntry) []string
 	// CheckAddress returns an error for an address to which no client may be sent, as in
-	// ProxyOptions. It is called for each request. Nil means that link-local, multicast and
-	// unspecified addresses are refused.
+	// ProxyOptions. It is called for each request. Nil means the same as there.
 	CheckAddress func(hostPort string) error
 	// Logger gets leaders with useless addresses, and loops. Nil means slog.Default() from Warn
 	// on, as in Config.
@@ -36,8 +42,9 @@ type RedirectOptions struct {
 // request there, with method and body. Each client decides whether it sends cookies and credentials
 // to that name.
 //
-// While there is no leader, Redirect answers 503, with Retry-After until the earliest time at which
-// there can be one. If the leader's address is the one that the client came to, it answers 508.
+// While there is no leader, the request waits, and nothing is read of its body. If no leader is known
+// in time, Redirect answers 503, with Retry-After until the earliest time at which there can be one. If
+// the leader's address is the one that the client came to, it answers 508.
 func (r *Router) Redirect(opts *RedirectOptions) http.Handler {
 	var o RedirectOptions
 	if opts != nil {
@@ -48,8 +55,7 @@ func (r *Router) Redirect(opts *RedirectOptions) http.Handler {
 	}
 	o.Logger = warnings.Or(o.Logger)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		s := r.table.Load()
-		address, no := r.away(s, req, &o)
+		address, no := r.find(req, &o)
 		if no != nil {
 			no.answer(w)
 			return
@@ -58,6 +64,22 @@ func (r *Router) Redirect(opts *RedirectOptions) http.Handler {
 		w.Header().Set("Cache-Control", "no-store") // the next leader has another address
 		w.WriteHeader(http.StatusTemporaryRedirect)
 	})
+}
+
+// find waits for a leader to send a request to.
+func (r *Router) find(req *http.Request, o *RedirectOptions) (string, *refusal) {
+	var wait patience
+	home := homeOf(req, o.LeaderID, o.Election)
+	for {
+		if req.Host != "" && home.open() {
+			return req.Host, nil // the client repeats it here
+		}
+		s := r.table.Load()
+		address, no := r.away(s, req, o)
+		if no == nil || !no.untouched || req.Header.Get(sentBy) != "" || !wait.forChange(req.Context(), o.Wait, s, longPause, home != nil) {
+			return address, no
+		}
+	}
 }
 
 // away returns the leader's address, or why a request cannot be sent there.

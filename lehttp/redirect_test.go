@@ -14,7 +14,7 @@ import (
 
 func TestRedirect(t *testing.T) {
 	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
-	front := server(t, r.Redirect(&lehttp.RedirectOptions{LeaderID: "me"}))
+	front := server(t, r.Redirect(&lehttp.RedirectOptions{LeaderID: "me", Wait: -1}))
 	get := func(method string) *http.Response {
 		t.Helper()
 		res, _ := ask(t, client(t), method, front.URL+"/a%2Fb//c?d=e", strings.NewReader("x"))

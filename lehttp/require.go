@@ -5,9 +5,12 @@ import (
 	"net/http"
 	"net/url"
 	"sync/atomic"
+	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/internal/viewctx"
+	"github.com/c8e606e4/leaderelection/internal/viewhook"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
@@ -55,26 +58,28 @@ type RequireOptions struct {
 // process. If the view has ended meanwhile, it throws the answer away and answers 503, even if
 // another leadership of this process has begun. The handler's work may have happened, but a
 // process that does not lead answers nobody. If a part of the answer has left already, the rest
-// is broken off, so that the client does not take it for complete. A hijacked connection is
-// closed at most a second after the view has ended.
+// is broken off, so that the client does not take it for complete.
 //
-// The request's ctx ends with the view, at most a second later, with the cause
-// leaderelection.ErrNotLeading. So work that waits for the ctx, such as a stream of events, does not
-// linger at a process that does not lead.
+// Once leadership is being given up, RequireLeader admits no new requests. It keeps the lease until
+// the requests that it has admitted have returned, for at most Config.DrainTimeout: they finish under
+// the leadership in which they began, and their answers leave. So a handler needs no lock that
+// OnOusting waits for. It must not wait for the end of its own leadership, such as by Campaign.Resign.
 //
-// A request with a safe method (GET, HEAD, OPTIONS, TRACE) has no effect but its answer. It is
-// admitted by the Campaign's Status, and the view is asked only when it is answered. That halves
-// the cost, which is that of reading the clock.
+// The request's ctx goes on while leadership is being given up, so that the handler can finish. It ends
+// with the view, at most a second later, with the cause leaderelection.ErrNotLeading.
+//
+// A stream has no end of its own, and must not hold up the next leader. So the ctx of a stream ends
+// with that cause at most a second after leadership began to be given up, and a hijacked connection is
+// closed then. Streams are hijacked connections, such as WebSockets, and answers to a safe method of
+// which the handler has flushed a part, such as events. The lease is kept for a stream, too, until its
+// handler has returned.
 //
 // The handler gets the view of the leadership under which its request was admitted, by
 // [leaderelection.ViewFrom] and the request's ctx. Take the fencing token from that view, not from
-// Campaign.View: the process may have lost leadership since, and won it again.
+// Campaign.View, which may belong to another leadership when the handler has returned.
 //
 // RequireLeader does not make the handler's writes to other resources safe. That takes fencing, see
 // package fence.
-//
-// Once leadership is being given up, RequireLeader serves no new requests, so that the requests
-// under way end while the lease is still kept.
 func RequireLeader(c leaderelection.Candidate, opts *RequireOptions) func(http.Handler) http.Handler {
 	l := &leaders{candidate: c}
 	if opts != nil {
@@ -94,8 +99,42 @@ type leadership struct {
 	marks   *marks
 	refusal func() *refusal
 	ceased  string       // told to a client whose answer was thrown away
+	lasts   func() bool  // it is not being given up
 	owned   *shard.Owned // nil with RequireLeader
 }
+
+// enter notes that a request is admitted. It returns false if the leadership is being given up.
+func (l *leadership) enter() bool {
+	if l.owned != nil {
+		return viewhook.EnterShard(l.owned)
+	}
+	return viewhook.Enter(l.view)
+}
+
+// leave notes that an admitted request has returned.
+func (l *leadership) leave() {
+	if l.owned != nil {
+		viewhook.LeaveShard(l.owned)
+	} else {
+		viewhook.Leave(l.view)
+	}
+}
+
+// admission is a request that was admitted. As a View it is for the request's ctx, which ends with the
+// leadership's view or, if the answer is a stream, when the leadership is being given up.
+type admission struct {
+	l      *leadership
+	safe   bool // the request's method is
+	stream atomic.Bool
+}
+
+func (a *admission) ValueInFuture() bool {
+	return (!a.stream.Load() || a.l.lasts()) && a.l.view.ValueInFuture()
+}
+
+func (a *admission) Get() time.Time { return a.l.view.Get() }
+
+func (a *admission) Clock() clocks.Clock { return a.l.view.Clock() }
 
 func (g gate) middleware(otherwise http.Handler) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
@@ -108,20 +147,22 @@ func (g gate) serve(w http.ResponseWriter, r *http.Request, next, otherwise http
 	switch {
 	case l == nil:
 		noShard.answer(w)
-	case may:
+	case may && l.enter():
 		l.serve(w, r, next)
 	case otherwise == nil || r.Header.Get(sentBy) == l.marks.sent: // nobody works on it
 		w.Header().Set(notLeading, l.marks.refused)
 		l.refusal().answer(w)
 	default:
-		h := &home{gate: g, next: next, r: r}
+		h := &home{gate: g, election: l.marks.election, next: next, r: r}
 		otherwise.ServeHTTP(&relayed{w, l.marks.refused}, r.WithContext(context.WithValue(r.Context(), homeKey{}, h)))
 	}
 }
 
-// serve lets next serve a request.
+// serve lets next serve a request that has entered.
 func (l *leadership) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	defer l.leave() // last of all, even if the handler panics: the answer leaves under the view
 	a := newAnswer(w, l)
+	a.in.l, a.in.safe = l, safe(r)
 	if h := w.Header(); len(h) > 0 {
 		a.work.before = h.Clone()
 	}
@@ -129,8 +170,10 @@ func (l *leadership) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	parent := r.Context()
 	if l.owned != nil {
 		parent = shard.WithOwned(parent, l.owned)
+	} else if view, ok := l.view.(*leaderelection.TimeView); ok {
+		parent = leaderelection.WithView(parent, view)
 	}
-	ctx := viewctx.New(parent, l.view)
+	ctx := viewctx.New(parent, &a.in)
 	defer ctx.Stop()
 	next.ServeHTTP(a, r.WithContext(ctx))
 	a.finish()
@@ -145,22 +188,28 @@ type leaders struct {
 }
 
 // admit is the gate of RequireLeader.
-func (l *leaders) admit(r *http.Request) (*leadership, bool) {
+func (l *leaders) admit(*http.Request) (*leadership, bool) {
 	view := l.candidate.View()
 	last := l.last.Load()
 	if last == nil || last.view != view {
 		last = &leadership{view: view, marks: &l.marks, refusal: l.refusal,
+			lasts:  func() bool { return l.candidate.Status() == leaderelection.Leading && l.candidate.View() == view },
 			ceased: "this process has ceased to lead while it worked on the request, which may have taken effect"}
 		l.last.Store(last)
 	}
 	if l.candidate.Status() != leaderelection.Leading {
 		return last, false
 	}
+	return last, view.ValueInFuture() // Status may be Leading before View is of that leadership
+}
+
+// safe reports whether a request has no effect but its answer (RFC 9110, 9.2.1).
+func safe(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		return last, true
+		return true
 	}
-	return last, view.ValueInFuture()
+	return false
 }
 
 // refusal returns why a request is not served.

@@ -47,14 +47,14 @@ func TestRequireLeaderServesOnlyWhileLeading(t *testing.T) {
 	}
 }
 
-// An unsafe request does not reach its handler when the view is over, even where
-// the Status still says otherwise: the process may just have been woken up.
-func TestUnsafeRequestAsksTheViewFirst(t *testing.T) {
+// A request does not reach its handler when the view is over, even if the Status says otherwise: the
+// process may just have been woken up, or its Status is Leading before its View is of that leadership.
+func TestRequestAsksTheViewFirst(t *testing.T) {
 	l := leading()
 	l.over()
 	called := false
 	h := lehttp.RequireLeader(l, nil)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called = true }))
-	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, "PURGE"} {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, "PURGE"} {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, "/", nil))
 		if called {
 			t.Fatalf("%s: the handler was called under a view that is over", method)
@@ -288,12 +288,12 @@ func TestOtherwise(t *testing.T) {
 	}
 }
 
-func TestReady(t *testing.T) {
+func TestLeader(t *testing.T) {
 	l := leading()
 	check := func(want int) {
 		t.Helper()
 		w := httptest.NewRecorder()
-		lehttp.Ready(l).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/ready", nil))
+		lehttp.Leader(l).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/leader", nil))
 		if w.Code != want {
 			t.Errorf("%d %q, want %d", w.Code, w.Body, want)
 		}

@@ -14,49 +14,40 @@ import (
 )
 
 // Router knows the leader of an election, for the handlers made from it: [Router.Proxy] and
-// [Router.Redirect]. Make one by [Follow], or by [NewRouter] in a candidate. Its methods may be
-// called by any number of goroutines at once.
+// [Router.Redirect]. Make one by [Follow]. Its methods may be called by any number of goroutines at
+// once.
 //
 // A Router uses the newest record that it has seen, even while the store does not answer, until
 // that record's term plus MaxClockSkew has run out by its own clock. So it may send requests to a
 // process that has just ceased to lead. If that process has RequireLeader, it refuses them.
 type Router struct {
 	table *route.Table
+	end   context.CancelFunc
 	done  <-chan struct{}
 }
 
-// Follow returns a Router that watches an election until ctx ends. Use it in a process that is not
-// a candidate. It returns at once, and fails only if the WatchConfig is wrong. While the store
-// cannot be read, or refuses for good, the Router goes on trying, with pauses.
-func Follow(ctx context.Context, w leaderelection.WatchConfig) (*Router, error) {
+// Follow returns a Router that watches an election until Close. Use it in any process. In a candidate
+// it must outlive the campaign, so that requests that come while the process ends still find the next
+// leader: close it when the server has ended (see [Serve]).
+//
+// Follow returns at once, and fails only if the WatchConfig is wrong. While the store cannot be read,
+// or refuses for good, the Router goes on trying, with pauses.
+func Follow(w leaderelection.WatchConfig) (*Router, error) {
+	ctx, cancel := context.WithCancel(context.Background())
 	f, err := route.Follow(ctx, w, nil)
 	if err != nil {
+		cancel()
 		return nil, err
 	}
-	return &Router{table: f.Table, done: f.Done()}, nil
+	return &Router{table: f.Table, end: cancel, done: f.Done()}, nil
 }
 
-// NewRouter returns a Router that learns of records only by Trace or News. Use it in a candidate,
-// which reads the store anyway.
-//
-//	router := lehttp.NewRouter(config)
-//	config.Trace = router.Trace()
-//	campaign, err := config.Start(ctx)
-//
-// Config is the candidate's. NewRouter takes the Clock, the ClockPolicy and the MaxClockSkew from it,
-// with their defaults.
-func NewRouter(config leaderelection.Config) *Router {
-	done := make(chan struct{})
-	close(done)
-	return &Router{table: route.NewTable(config.Clock, config.MaxClockSkew, config.ClockPolicy), done: done}
+// Close stops watching, and returns when that has ended. The Router's handlers then use the last record
+// until its term has run out.
+func (r *Router) Close() {
+	r.end()
+	<-r.done
 }
-
-// Trace returns a Trace by which a campaign or an observer tells the Router of records. Set
-// Config.Trace to it. If others need hooks too, see leaderelection.JoinTraces.
-func (r *Router) Trace() *leaderelection.Trace { return &leaderelection.Trace{News: r.News} }
-
-// News tells the Router of a record. A record older than the one that it knows is ignored.
-func (r *Router) News(e leaderelection.RaceEntry) { r.table.News(e) }
 
 // Leader returns the newest record known, and whether it names a leader that may lead now. Use it
 // to show the leader, or to route by other means. The record's Token is nil.
@@ -64,10 +55,6 @@ func (r *Router) Leader() (leaderelection.RaceEntry, bool) {
 	s := r.table.Load()
 	return *s.Entry.Clone(), s.Led()
 }
-
-// Done returns a channel that is closed when a Router made by Follow has ended, after its ctx. For
-// a Router made by NewRouter it is closed from the start.
-func (r *Router) Done() <-chan struct{} { return r.done }
 
 // A refusal says why a request is not served.
 type refusal struct {

@@ -52,7 +52,7 @@ func (t *sender) roundTrip(out *http.Request, present bool) (*http.Response, err
 	)
 	for {
 		s := t.router.table.Load()
-		if body.replayable() && t.leadsHere(out, s) {
+		if body.replayable() && t.leadsHere(out) {
 			return nil, &comeHome{body}
 		}
 		res, what, err := t.try(out, body, s)
@@ -71,7 +71,7 @@ func (t *sender) roundTrip(out *http.Request, present bool) (*http.Response, err
 			if !wait.forLeadership(out.Context(), t.o.Wait, t.router, s) {
 				return t.giveUp(res, s, err)
 			}
-		} else if !wait.forChange(out.Context(), t.o.Wait, s, pause) {
+		} else if !wait.forChange(out.Context(), t.o.Wait, s, pause, t.mayComeHome(out)) {
 			return t.giveUp(res, s, err)
 		}
 		discard(res)

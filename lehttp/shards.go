@@ -9,32 +9,41 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/internal/route"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
 // ShardRouter knows the owner of each shard of a group, for the handlers made from it. Make one by
-// [FollowShards], or by [NewShardRouter] in a member. Its methods may be called by any number of
-// goroutines at once.
+// [FollowShards]. Its methods may be called by any number of goroutines at once.
 //
 // A ShardRouter uses the newest assignment that it has seen, even while the store does not answer.
 // So it may send a request to a process that has just ceased to own the shard. If that process
 // has [RequireOwner], it refuses the request, which is then kept until the next owner is known.
 type ShardRouter struct {
 	shards *route.Shards[*shard.Assignment]
+	end    context.CancelFunc
 	done   <-chan struct{}
 }
 
-// FollowShards returns a ShardRouter that watches a group until ctx ends. Use it in a process that
-// is not a member. It returns at once, and fails only if the WatchConfig is wrong.
-func FollowShards(ctx context.Context, w shard.WatchConfig) (*ShardRouter, error) {
+// FollowShards returns a ShardRouter that watches a group until Close. Use it in any process. In a
+// member it must outlive the membership: see [Follow]. It returns at once, and fails only if the
+// WatchConfig is wrong.
+func FollowShards(w shard.WatchConfig) (*ShardRouter, error) {
+	ctx, cancel := context.WithCancel(context.Background())
 	shards := route.NewShards(w.Clock, recordOf)
 	done, err := shards.Follow(ctx, w.Watch)
 	if err != nil {
+		cancel()
 		return nil, err
 	}
-	return &ShardRouter{shards: shards, done: done}, nil
+	return &ShardRouter{shards: shards, end: cancel, done: done}, nil
+}
+
+// Close stops watching, and returns when that has ended. The ShardRouter's handlers then use the last
+// assignment.
+func (r *ShardRouter) Close() {
+	r.end()
+	<-r.done
 }
 
 // recordOf is what an election's record would say of a shard.
@@ -43,34 +52,9 @@ func recordOf(a *shard.Assignment, name string) (leaderelection.RaceEntry, bool)
 	return leaderelection.RaceEntry{LeaderID: o.Member, HostPort: o.HostPort, ElectionNumber: o.Token}, there
 }
 
-// NewShardRouter returns a ShardRouter that learns of assignments only by Trace or News. Use it in a
-// member, which reads them anyway.
-//
-//	router := lehttp.NewShardRouter(nil)
-//	config.ShardTrace = router.Trace()
-//
-// A nil clock means the system's.
-func NewShardRouter(clock clocks.Clock) *ShardRouter {
-	done := make(chan struct{})
-	close(done)
-	return &ShardRouter{shards: route.NewShards(clock, recordOf), done: done}
-}
-
-// Trace returns a Trace by which a member tells the ShardRouter of assignments. Set
-// Config.ShardTrace to it. If others need hooks too, see shard.JoinTraces.
-func (r *ShardRouter) Trace() *shard.Trace { return &shard.Trace{Assignment: r.News} }
-
-// News tells the ShardRouter of an assignment. An assignment older than the one that it knows is
-// ignored.
-func (r *ShardRouter) News(a *shard.Assignment) { r.shards.News(a) }
-
 // Assignment returns the newest assignment known, or nil. Use it to show the owners, or to route by
 // other means.
 func (r *ShardRouter) Assignment() *shard.Assignment { return r.shards.Newest() }
-
-// Done returns a channel that is closed when a ShardRouter made by FollowShards has ended, after
-// its ctx. For a ShardRouter made by NewShardRouter it is closed from the start.
-func (r *ShardRouter) Done() <-chan struct{} { return r.done }
 
 // router returns the Router of one shard. It waits until an assignment is known, for at most wait.
 func (r *ShardRouter) router(ctx context.Context, name string, wait time.Duration) (*Router, *refusal) {
@@ -84,7 +68,7 @@ func (r *ShardRouter) router(ctx context.Context, name string, wait time.Duratio
 	case err != nil:
 		return nil, &refusal{status: http.StatusServiceUnavailable, why: "the shard's owner is not known yet", detail: err.Error()}
 	}
-	return &Router{table: table, done: r.done}, nil
+	return &Router{table: table}, nil
 }
 
 // noSuchShard answers a request for a shard that the group does not have, or no longer has.
@@ -95,12 +79,18 @@ var noSuchShard = &refusal{status: http.StatusNotFound, why: route.ErrNoShard.Er
 // value.
 func (r *ShardRouter) Redirect(shardOf func(r *http.Request) string, opts *RedirectOptions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		router, no := r.router(req.Context(), shardOf(req), 0)
+		var o RedirectOptions
+		if opts != nil {
+			o = *opts
+		}
+		name := shardOf(req)
+		router, no := r.router(req.Context(), name, patient(o.Wait, 0))
 		if no != nil {
 			no.answer(w)
 			return
 		}
-		router.Redirect(opts).ServeHTTP(w, req)
+		o.Election = shardElection(o.Election, name)
+		router.Redirect(&o).ServeHTTP(w, req)
 	})
 }
 
@@ -138,9 +128,6 @@ func (r *ShardRouter) Proxy(shardOf func(r *http.Request) string, opts *ProxyOpt
 	if opts != nil {
 		p.o = *opts
 	}
-	if p.o.Wait == 0 {
-		p.o.Wait = defaultWait
-	}
 	if p.o.Transport == nil && p.o.TLSFor == nil { // with TLSFor each shard has its own
 		p.own = newTransport(p.o.CheckAddress == nil, p.o.TLS)
 		p.o.Transport = p.own
@@ -150,7 +137,7 @@ func (r *ShardRouter) Proxy(shardOf func(r *http.Request) string, opts *ProxyOpt
 
 // of returns the Proxy for a request, or why there is none. For present see sender.roundTrip.
 func (p *ShardProxy) of(r *http.Request, present bool) (*Proxy, *refusal) {
-	name, wait := p.shardOf(r), p.o.Wait
+	name, wait := p.shardOf(r), patient(p.o.Wait, 0)
 	if r.ContentLength != 0 && !present || r.Header.Get(sentBy) != "" {
 		wait = 0 // see sender.worthwhile: no body has been read yet
 	}

@@ -76,10 +76,10 @@ func (g *group) member(id string, serve func(*shard.Member) http.Handler, change
 	return m
 }
 
-// router follows the group until the bubble's end.
-func (g *group) router(ctx context.Context) *lehttp.ShardRouter {
+// router follows the group until it is closed.
+func (g *group) router() *lehttp.ShardRouter {
 	g.t.Helper()
-	r, err := lehttp.FollowShards(ctx, shard.WatchConfig{Store: g.Store})
+	r, err := lehttp.FollowShards(shard.WatchConfig{Store: g.Store})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -123,14 +123,13 @@ func through(h http.Handler, method, shard string) *httptest.ResponseRecorder {
 func TestShardsAreRouted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t)
-		ctx, cancel := context.WithCancel(t.Context())
 		var worked atomic.Int64
 		serve := func(id string) func(*shard.Member) http.Handler {
 			return func(m *shard.Member) http.Handler {
 				return lehttp.RequireOwner(m, byHeader, nil)(answersAs(id, &worked))
 			}
 		}
-		router := g.router(ctx)
+		router := g.router()
 		proxy := router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g})
 		if w := through(proxy, "GET", "1"); w.Code != http.StatusServiceUnavailable {
 			t.Errorf("before there is a group: %d %s", w.Code, w.Body)
@@ -175,8 +174,7 @@ func TestShardsAreRouted(t *testing.T) {
 		if w := through(proxy, "GET", "3"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
 			t.Errorf("after all have left: %d %s, %v", w.Code, w.Body, w.Header())
 		}
-		cancel()
-		<-router.Done()
+		router.Close()
 	})
 }
 
@@ -260,12 +258,12 @@ func TestRequireOwner(t *testing.T) {
 func TestRequireOwnerComesHome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t)
-		router := lehttp.NewShardRouter(nil)
+		router := g.router()
 		var worked atomic.Int64
 		m := g.member("a", func(m *shard.Member) http.Handler {
 			elsewhere := router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g, LeaderID: "a", Wait: time.Minute})
 			return lehttp.RequireOwner(m, byHeader, &lehttp.OwnerOptions{Otherwise: elsewhere})(answersAs("a", &worked))
-		}, func(c *shard.Config) { c.ShardTrace = router.Trace() })
+		})
 		w := through(g.hosts["a:80"], "POST", "2")
 		owned, _ := m.Shard("2")
 		if want := fmt.Sprint("a 2 ", uint64(owned.ElectionNumber())); w.Code != 200 || w.Body.String() != want {
@@ -275,7 +273,7 @@ func TestRequireOwnerComesHome(t *testing.T) {
 			t.Errorf("worked on %d times", worked.Load())
 		}
 		leave(t, m)
-		<-router.Done()
+		router.Close()
 	})
 }
 
@@ -284,7 +282,6 @@ func TestRequireOwnerComesHome(t *testing.T) {
 func TestShardsRefusalsAreTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t)
-		ctx, cancel := context.WithCancel(t.Context())
 		var worked atomic.Int64
 		m := g.member("a", func(*shard.Member) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // without RequireOwner
@@ -293,7 +290,7 @@ func TestShardsRefusalsAreTheirOwn(t *testing.T) {
 				w.WriteHeader(503)
 			})
 		})
-		router := g.router(ctx)
+		router := g.router()
 		owns(m, 4)
 		time.Sleep(10 * time.Second)
 		proxy := router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g})
@@ -305,8 +302,7 @@ func TestShardsRefusalsAreTheirOwn(t *testing.T) {
 			t.Errorf("refused by the shard's own owner, it was sent %d times, want more until Wait is over", worked.Load())
 		}
 		leave(t, m)
-		cancel()
-		<-router.Done()
+		router.Close()
 	})
 }
 
@@ -314,8 +310,7 @@ func TestShardsRefusalsAreTheirOwn(t *testing.T) {
 func TestRouterSaysHowManyShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		router := g.router(ctx)
+		router := g.router()
 		if n := router.Assignment().Of(); n != 0 {
 			t.Errorf("%d shards before any is known", n)
 		}
@@ -326,8 +321,7 @@ func TestRouterSaysHowManyShards(t *testing.T) {
 			t.Errorf("%d shards, want 4", n)
 		}
 		leave(t, m)
-		cancel()
-		<-router.Done()
+		router.Close()
 	})
 }
 
@@ -335,11 +329,10 @@ func TestRouterSaysHowManyShards(t *testing.T) {
 func TestShardTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t)
-		ctx, cancel := context.WithCancel(t.Context())
 		m := g.member("a", func(m *shard.Member) http.Handler {
 			return lehttp.RequireOwner(m, byHeader, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
 		})
-		router := g.router(ctx)
+		router := g.router()
 		owns(m, 4)
 		time.Sleep(10 * time.Second)
 		transport := router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g})
@@ -372,8 +365,7 @@ func TestShardTransport(t *testing.T) {
 			}
 		}
 		leave(t, m)
-		cancel()
-		<-router.Done()
+		router.Close()
 	})
 }
 
@@ -388,9 +380,8 @@ func (c *closes) Close() error { c.closed.Store(true); return nil }
 func TestShardsRedirect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t)
-		ctx, cancel := context.WithCancel(t.Context())
 		m := g.member("a", func(*shard.Member) http.Handler { return http.NotFoundHandler() })
-		router := g.router(ctx)
+		router := g.router()
 		owns(m, 4)
 		time.Sleep(10 * time.Second)
 		h := router.Redirect(lehttp.ShardKey(4, func(r *http.Request) string { return r.URL.Path }), nil)
@@ -400,14 +391,13 @@ func TestShardsRedirect(t *testing.T) {
 			t.Errorf("%d %v", w.Code, w.Header())
 		}
 		leave(t, m)
-		cancel()
-		<-router.Done()
+		router.Close()
 	})
 }
 
 // A wrong WatchConfig is refused at once.
 func TestFollowShardsRefuses(t *testing.T) {
-	if r, err := lehttp.FollowShards(t.Context(), shard.WatchConfig{}); r != nil || err == nil || !strings.Contains(err.Error(), "Store is nil") {
+	if r, err := lehttp.FollowShards(shard.WatchConfig{}); r != nil || err == nil || !strings.Contains(err.Error(), "Store is nil") {
 		t.Errorf("%v, %v", r, err)
 	}
 }

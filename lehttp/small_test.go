@@ -42,7 +42,7 @@ func TestRedirectSaysWhere(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	lehttp.Probes(leading(), nil).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/leader", nil))
-	if w.Header().Get("Cache-Control") != "no-store" {
+	if w.Header().Get("Cache-Control") != "no-store" || w.Header().Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("a probe's answer: %v", w.Header())
 	}
 }

@@ -115,14 +115,20 @@ func TestProxyHeadersFromOutside(t *testing.T) {
 		for k, v := range map[string]string{
 			"From-Ours": c.ours, "X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "shop.example",
 			"Forwarded": "for=203.0.113.7", fence.Header: "orders:7",
+			"Fencing_Token": "orders:8", "fencing_token": "orders:9", "X_Forwarded_For": "1.2.3.4", "x-forwarded_host": "evil.example",
 		} {
-			req.Header.Set(k, v)
+			req.Header[k] = []string{v}
 		}
 		res, err := client(t).Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = res.Body.Close()
+		for k := range got {
+			if strings.Contains(k, "_") {
+				t.Errorf("ours %q: the leader got %s", c.ours, k)
+			}
+		}
 		h := func(k string) string { return strings.Join(got[k], ", ") }
 		if all := fmt.Sprintf("For: %s Proto: %s Host: %s Forwarded: %s Token: %s", h("X-Forwarded-For"), h("X-Forwarded-Proto"), h("X-Forwarded-Host"), h("Forwarded"), h(fence.Header)); all != c.want {
 			t.Errorf("ours %q: the leader got\n%s, want\n%s", c.ours, all, c.want)

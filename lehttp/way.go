@@ -151,21 +151,21 @@ func (w *way) failed(s *route.State, err error) {
 // wait.
 type patience struct{ until time.Time }
 
-func (p *patience) left(wait time.Duration) time.Duration {
+func (p *patience) left(wait time.Duration, s *route.State) time.Duration {
 	if p.until.IsZero() {
-		p.until = time.Now().Add(wait)
+		p.until = time.Now().Add(patient(wait, s.Entry.TermLength))
 	}
 	return time.Until(p.until)
 }
 
-// forChange waits until there is news since s. If somebody leads, it waits for at most pause. It
-// reports whether to try again.
-func (p *patience) forChange(ctx context.Context, wait time.Duration, s *route.State, pause time.Duration) bool {
-	left := p.left(wait)
+// forChange waits until there is news since s. If somebody leads, or if this process may lead before
+// its router hears of that (home), it waits for at most pause. It reports whether to try again.
+func (p *patience) forChange(ctx context.Context, wait time.Duration, s *route.State, pause time.Duration, home bool) bool {
+	left := p.left(wait, s)
 	if left <= 0 {
 		return false
 	}
-	if !s.Led() {
+	if !s.Led() && !home {
 		pause = left // only news can help
 	}
 	return sleep(ctx, s, min(left, pause))
@@ -179,7 +179,7 @@ func (p *patience) forLeadership(ctx context.Context, wait time.Duration, r *Rou
 		if now.Led() && now.Entry.ElectionNumber != number {
 			return true
 		}
-		left := p.left(wait)
+		left := p.left(wait, s)
 		if left <= 0 || now.Removed() || !sleep(ctx, now, left) {
 			return false
 		}

@@ -9,8 +9,7 @@ import (
 	"github.com/c8e606e4/leaderelection/leotel"
 )
 
-// A candidate with metrics, for the program's MeterProvider and TracerProvider: see
-// examples/metrics for one that Prometheus reads.
+// A candidate with metrics, for the program's MeterProvider and TracerProvider.
 func Example() {
 	telemetry := leotel.New(nil) // one for all elections of the process
 	config := leaderelection.Config{

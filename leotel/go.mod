@@ -17,3 +17,7 @@ require (
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
 )
+
+replace github.com/c8e606e4/leaderelection => ..
+
+replace github.com/c8e606e4/leaderelection/shard => ../shard

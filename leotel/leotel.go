@@ -78,8 +78,9 @@ times at which they began and ended by the campaign's clock.
 
 The package's directory has dashboard.json, for Grafana on a Prometheus data source, and
 alerts.yaml, seven Prometheus rules with the reason for each. The rules compare with the gauges
-of term and skew, so they fit every election. internal/alertstest runs them with
-Prometheus' own rule engine.
+of term and skew, so they fit every election. alerts_test.yaml is for promtool test rules.
+
+Experimental: the API of this package may change in any minor version, even after v1.
 */
 package leotel
 

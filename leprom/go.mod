@@ -19,3 +19,7 @@ require (
 	golang.org/x/sys v0.47.0 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
 )
+
+replace github.com/c8e606e4/leaderelection => ..
+
+replace github.com/c8e606e4/leaderelection/shard => ../shard

@@ -69,6 +69,8 @@ it has at most 47, and about 30 in practice. Each label has a few values, which 
 of this package. Names of elections and candidates are yours. A candidate that has a new
 LeaderID at each start (a pod's name) leaves its old series in Prometheus' storage, not in
 the process.
+
+Experimental: the API of this package may change in any minor version, even after v1.
 */
 package leprom
 

@@ -19,6 +19,8 @@ OnOwned:
 	}
 
 	{"level":"INFO","msg":"billed","order":7,"shard":{"name":"7","token":12,"left":8200000000}}
+
+Experimental: the API of this package may change in any minor version, even after v1.
 */
 package leslog
 

@@ -55,10 +55,11 @@ Each rule has tests, and mutants that they catch.
     between: the assignment remembers the greatest token of the shards that are gone. Tokens
     begin with the seconds since 1970, so they do not repeat if the record is deleted or made
     again.
- 5. To let a shard go, a member cancels the shard's ctx, and gives OnOwned DrainTimeout to
-    return. Then the shard's view ends, and only then the seat's record says so.
- 6. A member that leaves takes nothing new. It lets each shard go when its OnOwned has
-    returned. When all have returned, it releases its seat, and this one write frees the rest.
+ 5. To let a shard go, a member cancels the shard's ctx, and gives OnOwned, and the requests
+    that a gate (lehttp.RequireOwner) has let in, DrainTimeout to return. Then the shard's view
+    ends, and only then the seat's record says so.
+ 6. A member that leaves takes nothing new. It lets each shard go when its OnOwned and those
+    requests have returned. When all have returned, it releases its seat, and this one write frees the rest.
  7. A member whose session has ended stops everything, and takes a new seat. It does not wait
     for an OnOwned that has not returned.
  8. Safety does not need the coordinator. The coordinator may be replaced, or be frozen for an
@@ -114,5 +115,7 @@ others may come or leave too, or the same member may come back.
 If Store hangs or fails for one name, the other records still work: views end as they would,
 owners go on, and Leave does not wait. But a coordinator does not see the members on that seat
 and on later seats until Store returns.
+
+Experimental: the API of this package may change in any minor version, even after v1.
 */
 package shard

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -16,12 +15,10 @@ func (s *sitting) ended(o *Owned) {
 	o.running = false
 	delete(s.m.calls, o.name)
 	if s.owned[o.index] == o {
-		switch {
-		case !o.drainBy.IsZero():
-			s.free(o.index, o)
-		case o.err != nil:
+		if o.drainBy.IsZero() && o.err != nil {
 			s.fail(o.index, o, o.err)
 		}
+		s.settle(o.index, o)
 	}
 	s.m.mu.Lock()
 	next := s.m.owned[o.name]
@@ -44,10 +41,24 @@ func (s *sitting) endedToo() {
 	}
 }
 
-// free ends a shard's view. After that, say puts on record that the shard was let go.
-func (s *sitting) free(i int, o *Owned) { s.give(i, o, s.cause()) }
+// settle frees a shard that is to be let go, if nothing works on it any more.
+func (s *sitting) settle(i int, o *Owned) {
+	if !o.drainBy.IsZero() && !o.busy() {
+		s.free(i, o)
+	}
+}
 
-func (s *sitting) give(i int, o *Owned, cause error) {
+// free ends a shard's view. After that, say puts on record that the shard was let go.
+func (s *sitting) free(i int, o *Owned) {
+	cause := s.cause()
+	if o.failure != nil {
+		cause = o.failed()
+		text := strings.ToValidUTF8(o.failure.Error(), "\uFFFD")
+		if len(text) > maxFailure {
+			text = strings.ToValidUTF8(text[:maxFailure], "") + "…"
+		}
+		s.failed[o.name] = text
+	}
 	delete(s.owned, i)
 	s.drop(o, cause)
 	s.unsaid[o.name] = o.token
@@ -56,15 +67,12 @@ func (s *sitting) give(i int, o *Owned, cause error) {
 // maxFailure is how many bytes of an error a record keeps.
 const maxFailure = 120
 
-// fail lets a shard go on which this member cannot work, so that it is tried elsewhere.
+// fail begins to let a shard go on which this member cannot work, so that it is tried elsewhere.
 func (s *sitting) fail(i int, o *Owned, err error) {
 	s.m.log(slog.LevelWarn, "OnOwned failed; the shard is let go for another member to try", "shard", o.name, "token", o.token, "err", err)
-	text := strings.ToValidUTF8(err.Error(), "\uFFFD")
-	if len(text) > maxFailure {
-		text = strings.ToValidUTF8(text[:maxFailure], "") + "…"
-	}
-	s.failed[o.name] = text
-	s.give(i, o, fmt.Errorf("%w: %w", ErrFailed, err))
+	o.failure = err
+	s.ask(o, o.failed())
+	s.settle(i, o)
 }
 
 // say puts on record which shards were let go since its last call.

@@ -3,12 +3,15 @@ package shard
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/internal/viewhook"
 )
 
 // Causes of the end of a shard's ctx, for context.Cause. If the session has ended, context.Cause
@@ -35,6 +38,8 @@ type Owned struct {
 	view    *leaderelection.TimeView
 	ctx     context.Context // OnOwned's
 	over    atomic.Bool
+	inside  atomic.Int64 // how many requests a gate has let in; negative: it lets none in any more
+	emptied func()       // called when the last of them has left after shut
 
 	// The session's loop only:
 	index   int
@@ -42,6 +47,7 @@ type Owned struct {
 	begin   func()    // runs OnOwned; nil: it was called
 	beginBy time.Time // when it must have been possible to call it
 	err     error     // what OnOwned has returned
+	failure error     // why this member cannot work on it; nil: it can
 	running bool      // OnOwned has not returned
 	asked   time.Time // when OnOwned was told to end, by the member's clock
 	drainBy time.Time // when it is given up; zero while it is not asked to end
@@ -75,7 +81,8 @@ func (o *Owned) Get() time.Time {
 }
 
 // Context returns OnOwned's ctx. It ends when the shard must be let go. Begin nothing new then. The
-// member may still act on the shard until OnOwned has returned, for at most DrainTimeout.
+// member may still act on the shard until OnOwned and the requests that lehttp.RequireOwner has let in
+// have returned, for at most DrainTimeout.
 func (o *Owned) Context() context.Context {
 	if o.ctx == nil {
 		return ended
@@ -123,9 +130,56 @@ func OwnedFrom(ctx context.Context) *Owned {
 	return o
 }
 
-// start calls OnOwned, once.
+// shutBit is in Owned.inside when nothing may enter any more.
+const shutBit = math.MinInt64
+
+func init() { //nolint:gochecknoinits // the gates of lehttp and legrpc count by it; users should not need to
+	viewhook.EnterShard = func(o any) bool { return o.(*Owned).enter() } //nolint:forcetypeassert // the hook says so
+	viewhook.LeaveShard = func(o any) { o.(*Owned).leave() }             //nolint:forcetypeassert // the hook says so
+}
+
+// enter counts a request that was let in, unless the shard is being let go.
+func (o *Owned) enter() bool {
+	if o.ctx == nil {
+		return false // the zero value
+	}
+	for {
+		n := o.inside.Load()
+		if n < 0 {
+			return false
+		}
+		if o.inside.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// leave ends a request that has entered.
+func (o *Owned) leave() {
+	if o.inside.Add(-1) == shutBit {
+		o.emptied()
+	}
+}
+
+// shut lets nothing enter any more.
+func (o *Owned) shut() {
+	for {
+		n := o.inside.Load()
+		if n < 0 || o.inside.CompareAndSwap(n, n+shutBit) {
+			return
+		}
+	}
+}
+
+// failed returns the cause of the end of a shard on which this member cannot work.
+func (o *Owned) failed() error { return fmt.Errorf("%w: %w", ErrFailed, o.failure) }
+
+// busy reports whether anything works on a shard that was shut: OnOwned, or a request.
+func (o *Owned) busy() bool { return o.running || o.inside.Load() != shutBit }
+
+// start calls OnOwned, once, unless the shard is being let go.
 func (o *Owned) start() {
-	if begin := o.begin; begin != nil {
+	if begin := o.begin; begin != nil && o.drainBy.IsZero() {
 		o.begin = nil
 		begin()
 	}

@@ -26,6 +26,7 @@ type sitting struct {
 
 	assignment leaderelection.RaceDecider
 	look       chan struct{}     // the assignment may have changed
+	emptied    chan struct{}     // the last request has left a shard that is to be let go
 	reads      chan reading      // results of reads of the assignment
 	reading    bool              // a read is under way
 	again      bool              // another read is due
@@ -62,7 +63,7 @@ func newSession(m *Member, campaign *leaderelection.Campaign, seat int, ctx cont
 	return &sitting{
 		live: live, die: die, said: said,
 		m: m, campaign: campaign, tell: campaign.Announce, id: SessionID{seat, view.ElectionNumber()}, ctx: ctx, view: view,
-		look: make(chan struct{}, 1), reads: make(chan reading, 1), background: make(chan struct{}),
+		look: make(chan struct{}, 1), emptied: make(chan struct{}, 1), reads: make(chan reading, 1), background: make(chan struct{}),
 		owned: map[int]*Owned{}, letGo: map[string]uint64{}, unsaid: map[string]uint64{}, failed: map[string]string{}, floor: map[string]uint64{},
 	}
 }
@@ -101,6 +102,8 @@ func (s *sitting) run() {
 		case o := <-s.m.returned:
 			s.ended(o)
 			s.endedToo()
+		case <-s.emptied:
+			s.settleAll()
 		case <-timer.C:
 		}
 	}
@@ -113,17 +116,22 @@ func (s *sitting) leave() {
 	s.leaving = true
 	for i, o := range s.owned { // their ctx has ended with the session's
 		if o.drainBy.IsZero() {
-			s.ask(o)
+			s.ask(o, s.cause())
 		}
-		if !o.running {
-			s.free(i, o)
-		}
+		s.settle(i, o)
+	}
+}
+
+// settleAll frees the shards on which nothing works any more.
+func (s *sitting) settleAll() {
+	for i, o := range s.owned {
+		s.settle(i, o)
 	}
 }
 
 // left reports whether the session is over.
 func (s *sitting) left() bool {
-	return s.leaving && (!s.view.ValueInFuture() || len(s.m.calls) == 0)
+	return s.leaving && (!s.view.ValueInFuture() || len(s.m.calls) == 0 && len(s.owned) == 0)
 }
 
 // cause returns why a shard is let go.
@@ -234,7 +242,11 @@ func (s *sitting) step() time.Duration {
 			if wait := o.drainBy.Sub(now); wait > 0 {
 				next = min(next, wait)
 			} else {
-				s.m.log(slog.LevelWarn, "OnOwned has not returned within DrainTimeout; the shard is let go", "shard", o.name)
+				late := "OnOwned has"
+				if !o.running {
+					late = "requests have"
+				}
+				s.m.log(slog.LevelWarn, late+" not returned within DrainTimeout; the shard is let go", "shard", o.name)
 				s.free(i, o)
 			}
 		case o.begin != nil: // an earlier OnOwned of this shard runs on
@@ -311,7 +323,7 @@ func (s *sitting) apply(a *assignment) {
 			delete(byName, name)
 			s.owned[i], o.index = o, i
 			if p.releasing && o.drainBy.IsZero() {
-				s.ask(o)
+				s.ask(o, s.cause())
 			}
 		case p.token <= s.floor[name] || o != nil && p.token < o.token:
 			letGo[name] = p.token // this token was let go already, or is older than the owned one
@@ -329,11 +341,7 @@ func (s *sitting) apply(a *assignment) {
 		s.own(i, a)
 	}
 	s.announce(letGo)
-	for i, o := range s.owned {
-		if !o.drainBy.IsZero() && !o.running {
-			s.free(i, o)
-		}
-	}
+	s.settleAll()
 	s.say()
 }
 
@@ -341,7 +349,7 @@ func (s *sitting) apply(a *assignment) {
 func (s *sitting) own(i int, a *assignment) {
 	name, token := a.shards.Name(i), a.places[i].token
 	ctx, cancel := context.WithCancelCause(s.ctx)
-	o := &Owned{name: name, of: a.shards.numbered, token: token, session: s.id, view: s.view, index: i, cancel: cancel}
+	o := &Owned{name: name, of: a.shards.numbered, token: token, session: s.id, view: s.view, index: i, cancel: cancel, emptied: s.lookAround}
 	o.ctx = WithOwned(ctx, o)
 	s.owned[i] = o
 	s.m.mu.Lock()
@@ -368,18 +376,28 @@ func (s *sitting) own(i int, a *assignment) {
 // errGoexit is the error of an OnOwned that has ended its goroutine.
 var errGoexit = errors.New("OnOwned ended its goroutine instead of returning")
 
-// ask begins to let a shard go: it cancels the shard's ctx, and its callback has DrainTimeout to
-// return.
-func (s *sitting) ask(o *Owned) {
+// lookAround has the session settle its shards.
+func (s *sitting) lookAround() {
+	select {
+	case s.emptied <- struct{}{}:
+	default:
+	}
+}
+
+// ask begins to let a shard go: it cancels the shard's ctx, and its callback and the requests that were
+// let in have DrainTimeout to return.
+func (s *sitting) ask(o *Owned, cause error) {
+	o.shut()
 	o.drainBy = time.Now().Add(s.m.cfg.DrainTimeout)
 	o.asked = s.m.cfg.Clock.Now()
-	o.cancel(s.cause())
+	o.cancel(cause)
 }
 
 // drop ends a shard's view and ctx at once.
 func (s *sitting) drop(o *Owned, cause error) {
 	o.over.Store(true)
 	o.cancel(cause)
+	o.shut()
 	s.floor[o.name] = max(s.floor[o.name], o.token)
 	s.m.mu.Lock()
 	if s.m.owned[o.name] == o {

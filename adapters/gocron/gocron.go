@@ -28,6 +28,8 @@ A leader that gives up leadership by choice begins no runs from the moment its c
 cancelled. If runs must end before the release, wait for them in OnOusting.
 
 It is a module of its own, so that nobody who imports the election links gocron.
+
+Experimental: the API of this package may change in any minor version, even after v1.
 */
 package gocron
 

@@ -45,5 +45,7 @@ manager that does not wait for its controllers (GracefulShutdownTimeout 0). If c
 run after that time, nothing is released: the process ends, and the lease runs out.
 
 It is a module of its own, so that nobody who imports the election links Kubernetes.
+
+Experimental: the API of this package may change in any minor version, even after v1.
 */
 package kubernetes

@@ -70,3 +70,7 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
+
+replace github.com/c8e606e4/leaderelection => ../..
+
+replace github.com/c8e606e4/leaderelection/deciders/kubernetes => ../../deciders/kubernetes

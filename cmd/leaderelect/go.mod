@@ -183,3 +183,43 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
+
+replace github.com/c8e606e4/leaderelection => ../..
+
+replace github.com/c8e606e4/leaderelection/deciders/azblob => ../../deciders/azblob
+
+replace github.com/c8e606e4/leaderelection/deciders/consul => ../../deciders/consul
+
+replace github.com/c8e606e4/leaderelection/deciders/dynamo => ../../deciders/dynamo
+
+replace github.com/c8e606e4/leaderelection/deciders/etcd => ../../deciders/etcd
+
+replace github.com/c8e606e4/leaderelection/deciders/gcs => ../../deciders/gcs
+
+replace github.com/c8e606e4/leaderelection/deciders/kubernetes => ../../deciders/kubernetes
+
+replace github.com/c8e606e4/leaderelection/deciders/mongodb => ../../deciders/mongodb
+
+replace github.com/c8e606e4/leaderelection/deciders/natskv => ../../deciders/natskv
+
+replace github.com/c8e606e4/leaderelection/deciders/postgres => ../../deciders/postgres
+
+replace github.com/c8e606e4/leaderelection/deciders/redis => ../../deciders/redis
+
+replace github.com/c8e606e4/leaderelection/deciders/rethinkdb => ../../deciders/rethinkdb
+
+replace github.com/c8e606e4/leaderelection/deciders/s3 => ../../deciders/s3
+
+replace github.com/c8e606e4/leaderelection/deciders/sql => ../../deciders/sql
+
+replace github.com/c8e606e4/leaderelection/deciders/sql/mysql => ../../deciders/sql/mysql
+
+replace github.com/c8e606e4/leaderelection/deciders/sql/sqlite => ../../deciders/sql/sqlite
+
+replace github.com/c8e606e4/leaderelection/deciders/zookeeper => ../../deciders/zookeeper
+
+replace github.com/c8e606e4/leaderelection/lehttp => ../../lehttp
+
+replace github.com/c8e606e4/leaderelection/leprom => ../../leprom
+
+replace github.com/c8e606e4/leaderelection/shard => ../../shard

@@ -40,9 +40,6 @@ type Options struct {
 	ContentType string
 	// Metadata of the blob, for people who list the container.
 	Metadata map[string]string
-	// Tier is the blob's access tier. Empty: the account's default. Hot is the cheapest for a
-	// record that is written this often.
-	Tier blob.AccessTier
 	// EncryptionScope is the scope that encrypts the blob. Empty: the container's or the
 	// account's default.
 	EncryptionScope string
@@ -282,9 +279,6 @@ func (b *backend) upload(etag azcore.ETag, leaseID string) *blockblob.UploadOpti
 		for k, v := range b.opts.Metadata {
 			o.Metadata[k] = &v
 		}
-	}
-	if b.opts.Tier != "" {
-		o.Tier = &b.opts.Tier
 	}
 	if b.opts.EncryptionScope != "" {
 		o.CPKScopeInfo = &blob.CPKScopeInfo{EncryptionScope: &b.opts.EncryptionScope}

@@ -23,20 +23,10 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	config := leaderelection.Config{
-		Decider:  azblob.NewDecider(client, "elections", "nightly", nil),
-		LeaderID: "worker-1",
-	}
-	err = config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
-		for view.ValueInFuture() {
-			// One unit of work, as the only one who does it.
-			return nil
-		}
-		return context.Cause(ctx)
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	config := leaderelection.Config{Decider: azblob.NewDecider(client, "elections", "nightly", nil), LeaderID: "worker-1"}
+	log.Print(config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
 }
 
 // A URL names the election. Opening it asks nothing of the store yet.
@@ -55,5 +45,5 @@ func ExampleOpen() {
 	fmt.Println(err)
 	// Output:
 	// ready
-	// leaderelection/azblob: opening azblob://account/elections/nightly?native_leese=xxxxx: there is no parameter "native_leese"; there are companion, content_type, create, create_companions, encryption_scope, endpoint, metadata, native_lease, tier: leaderelection: no retry can help
+	// leaderelection/azblob: opening azblob://account/elections/nightly?native_leese=xxxxx: there is no parameter "native_leese"; there are companion, content_type, create, create_companions, encryption_scope, endpoint, metadata, native_lease: leaderelection: no retry can help
 }

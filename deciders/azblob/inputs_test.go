@@ -14,7 +14,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	sdk "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
 
 	"github.com/c8e606e4/leaderelection"
@@ -222,7 +221,7 @@ func TestOpenRefuses(t *testing.T) {
 	for _, address := range []string{
 		"gs://account/elections/one", "azblob://account/elections", "azblob://account/elections/", "azblob:///elections/one",
 		"azblob://user@account/elections/one", "azblob://account:1/elections/one", "azblob://account.blob.core.windows.net/elections/one",
-		"azblob://account/elections/one?container=x", "azblob://account/elections/one?tier=Hot&tier=Cool", "azblob://account/elections/one?tier=Archive",
+		"azblob://account/elections/one?container=x", "azblob://account/elections/one?encryption_scope=a&encryption_scope=b",
 		"azblob://account/elections/one?metadata=x", "azblob://account/elections/one?create=maybe", "azblob://account/elections/one?native_lease=10s",
 		"azblob://account/elections/one?native_lease=x", "azblob://account/elections/one?companion=x", "azblob://account/elections/one?create_companions=true", "azblob://account/elections/one?endpoint=here",
 		"azblob://account/elections/one?endpoint=https://a/?sig=secret", "azblob://account/Elections/one", "azblob://account/elections/one?%zz", "azblob://account/elections/one#here",
@@ -230,6 +229,8 @@ func TestOpenRefuses(t *testing.T) {
 		_, err := feedtest.Open(t.Context(), azblob.Open, address)
 		feedtest.Permanent(t, err)
 	}
+	_, err := feedtest.Open(t.Context(), azblob.Open, "azblob://account/elections/one?tier=Hot")
+	feedtest.Permanent(t, err, `no parameter "tier"`)
 }
 
 // What the options say is what is written.
@@ -240,13 +241,13 @@ func TestOptionsAreWritten(t *testing.T) {
 			got = r.Header
 		}
 		return f
-	}), containerName, "one", &azblob.Options{ContentType: "text/plain", Metadata: map[string]string{"team": "reports"}, Tier: blob.AccessTierCool, EncryptionScope: "scope"})
+	}), containerName, "one", &azblob.Options{ContentType: "text/plain", Metadata: map[string]string{"team": "reports"}, EncryptionScope: "scope"})
 	if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{}); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
 		"x-ms-blob-content-type": "text/plain", "x-ms-blob-cache-control": "no-store", "x-ms-meta-team": "reports",
-		"x-ms-access-tier": "Cool", "x-ms-encryption-scope": "scope", "If-None-Match": "*",
+		"x-ms-encryption-scope": "scope", "If-None-Match": "*",
 	} {
 		if v := got[name]; len(v) != 1 || v[0] != want {
 			t.Errorf("%s is %q, want %q", name, v, want)

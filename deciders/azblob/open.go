@@ -15,7 +15,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 
 	"github.com/c8e606e4/leaderelection/deciders/azblob/azlease"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
@@ -35,7 +34,6 @@ import (
 //	create_companions true: azlease.Options.CreateCompanions
 //	content_type      Options.ContentType
 //	metadata          one key=value of Options.Metadata; may be given several times
-//	tier              Options.Tier: Hot, Cool or Cold
 //	encryption_scope  Options.EncryptionScope
 //	endpoint          the URL of the account's blob service, for other clouds, custom
 //	                  domains and emulators, such as http://127.0.0.1:10000/account;
@@ -175,8 +173,6 @@ func parse(u *url.URL) (*target, error) {
 		CreateContainer: p.Bool("create"),
 		ContentType:     p.String("content_type"),
 		Metadata:        p.Pairs("metadata"),
-		// A record must be readable at once.
-		Tier:            blob.AccessTier(p.OneOf("tier", string(blob.AccessTierHot), string(blob.AccessTierCool), string(blob.AccessTierCold))),
 		EncryptionScope: p.String("encryption_scope"),
 	}
 	if e := p.Endpoint("endpoint"); e != nil {

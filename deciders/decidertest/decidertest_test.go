@@ -32,5 +32,3 @@ func TestPolled(t *testing.T) { decidertest.Run(t, newPolled, nil) }
 func TestFewRounds(t *testing.T) {
 	decidertest.Run(t, newMemory, &decidertest.Options{Rounds: 1, Writers: 2})
 }
-
-func BenchmarkMemory(b *testing.B) { decidertest.Bench(b, newMemory) }

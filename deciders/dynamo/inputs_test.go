@@ -86,7 +86,10 @@ func whatIsWritten(t *testing.T, endpoint string) {
 	table := "written"
 	makeTable(t, client, table, "PK:S", "SK:S")
 	d := dynamo.NewDecider(client, table, "one", &dynamo.Options{PartitionKey: "PK", SortKey: "SK"})
-	if _, err := d.WriteEntry(t.Context(), httpfault.Record()); err != nil {
+	if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{
+		LeaderID: "worker-1.batch.example.com", HostPort: []string{"10.20.30.40:8443", "[fd00:1234:5678::40]:8443"},
+		TermExpiry: time.Now().UTC(), TermLength: 15 * time.Second, ElectionNumber: 7, Extension: 12, Incarnation: "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	key := attributes{"PK": str("one"), "SK": str("leaderelection")}

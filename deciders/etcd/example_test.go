@@ -2,9 +2,7 @@ package etcd_test
 
 import (
 	"context"
-	"fmt"
 	"log"
-	"os"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -13,6 +11,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/etcd"
 )
 
+// The Example of package memory is a whole election.
 func ExampleNewDecider() {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            []string{"http://etcd-0:2379", "http://etcd-1:2379", "http://etcd-2:2379"},
@@ -23,24 +22,8 @@ func ExampleNewDecider() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-
-	host, err := os.Hostname()
-	if err != nil {
-		log.Fatal(err)
-	}
-	err = leaderelection.Config{
-		Decider:  etcd.NewDecider(client, "elections/web", nil),
-		LeaderID: host,
-		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
-			for view.ValueInFuture() {
-				fmt.Println("acting with fencing token", view.ElectionNumber())
-				select {
-				case <-ctx.Done():
-					return
-				case <-time.After(time.Second):
-				}
-			}
-		},
-	}.Acquire(context.Background())
-	log.Fatal(err)
+	config := leaderelection.Config{Decider: etcd.NewDecider(client, "elections/web", nil), LeaderID: "web-1"}
+	log.Print(config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
 }

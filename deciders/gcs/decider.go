@@ -1,7 +1,6 @@
 package gcs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -23,24 +21,11 @@ import (
 // Options are the settings of a Decider. The zero value is right for most. Each write replaces the
 // object, so the settings of the last writer apply: give all candidates the same Options.
 type Options struct {
-	// PredefinedACL is the name of a ready set of access rules for the object, such as
-	// "bucketOwnerFullControl". Empty: the bucket's default. With uniform access, objects have
-	// no rules of their own: leave out both this and ACL.
-	PredefinedACL string
-	// ACL is the object's access rules one by one, in place of PredefinedACL.
-	ACL []storage.ACLRule
 	// KMSKeyName is the Cloud KMS key that encrypts the object:
 	// projects/P/locations/L/keyRings/R/cryptoKeys/K. Empty: the bucket's default, or a key of
 	// Google's. Each write and each read uses the key once, and Cloud KMS charges for that. If
 	// the key is disabled, nobody can lead.
 	KMSKeyName string
-	// EncryptionKey is a key of your own, of 32 bytes, that Google encrypts the object with and
-	// does not keep. Each candidate and observer needs it to read the record. You cannot
-	// combine it with KMSKeyName. Empty: none.
-	EncryptionKey []byte
-	// StorageClass is the object's class. STANDARD is right: the classes for rarely used data
-	// bill each replaced record for 30 days and more. Empty: the bucket's default.
-	StorageClass string
 	// ContentType of the object. Empty: application/json.
 	ContentType string
 	// CacheControl is the object's. Empty: no-store. Anything that allows caching makes reads
@@ -49,8 +34,6 @@ type Options struct {
 	CacheControl string
 	// Metadata is custom metadata of the object, for people who list the bucket.
 	Metadata map[string]string
-	// UserProject is the project to bill for the requests, if the bucket's requester pays.
-	UserProject string
 }
 
 // Decider is one election, kept in one object of a bucket. It is a leaderelection.RaceDecider. Its
@@ -94,9 +77,7 @@ func NewDecider(client *storage.Client, bucket, object string, opts *Options) *D
 	b := &backend{in: bucket, name: object, client: func(context.Context) *storage.Client { return client }, distrusted: func() {}}
 	if opts != nil {
 		b.opts = *opts
-		b.opts.ACL = slices.Clone(opts.ACL)
 		b.opts.Metadata = maps.Clone(opts.Metadata)
-		b.opts.EncryptionKey = slices.Clone(opts.EncryptionKey)
 	}
 	if b.opts.ContentType == "" {
 		b.opts.ContentType = "application/json"
@@ -104,7 +85,7 @@ func NewDecider(client *storage.Client, bucket, object string, opts *Options) *D
 	if b.opts.CacheControl == "" {
 		b.opts.CacheControl = "no-store"
 	}
-	d := &Decider{election: store.Election[token]{Store: b, Package: "gcs", Place: "gs://" + bucket + "/" + object, Wrong: cmp.Or(checkNames(bucket, object), b.opts.check())}}
+	d := &Decider{election: store.Election[token]{Store: b, Package: "gcs", Place: "gs://" + bucket + "/" + object, Wrong: checkNames(bucket, object)}}
 	if os.Getenv("STORAGE_EMULATOR_HOST") != "" {
 		d.election.Never = &never
 	}
@@ -113,20 +94,12 @@ func NewDecider(client *storage.Client, bucket, object string, opts *Options) *D
 
 // bucket is the client's handle of the bucket.
 func (b *backend) bucket(ctx context.Context) *storage.BucketHandle {
-	h := b.client(ctx).Bucket(b.in).Retryer(storage.WithPolicy(storage.RetryNever))
-	if b.opts.UserProject != "" {
-		h = h.UserProject(b.opts.UserProject)
-	}
-	return h
+	return b.client(ctx).Bucket(b.in).Retryer(storage.WithPolicy(storage.RetryNever))
 }
 
 // handle is the client's handle of the object.
 func (b *backend) handle(ctx context.Context) *storage.ObjectHandle {
-	h := b.bucket(ctx).Object(b.name)
-	if len(b.opts.EncryptionKey) > 0 {
-		h = h.Key(b.opts.EncryptionKey)
-	}
-	return h
+	return b.bucket(ctx).Object(b.name)
 }
 
 // String names the place of the record: bucket and object.
@@ -233,8 +206,7 @@ func (b *backend) Swap(ctx context.Context, at token, data []byte, _ *leaderelec
 
 // prepare sets what the SDK is to know of the object before the first byte.
 func (b *backend) prepare(w *storage.Writer, data []byte) {
-	w.ContentType, w.CacheControl, w.Metadata = b.opts.ContentType, b.opts.CacheControl, b.opts.Metadata
-	w.ACL, w.PredefinedACL, w.KMSKeyName, w.StorageClass = b.opts.ACL, b.opts.PredefinedACL, b.opts.KMSKeyName, b.opts.StorageClass
+	w.ContentType, w.CacheControl, w.Metadata, w.KMSKeyName = b.opts.ContentType, b.opts.CacheControl, b.opts.Metadata, b.opts.KMSKeyName
 	// Google refuses the write if the bytes do not add up to this. The
 	// SDK's own check compares only afterwards, when the record is written.
 	w.CRC32C, w.SendCRC32C = crc32.Checksum(data, castagnoli), true

@@ -78,14 +78,8 @@
 //
 // The command leaderelect doctor writes an object next to the record, whose name ends in "-doctor".
 // An observer that never writes needs Storage Object Viewer (roles/storage.objectViewer).
-// Options.ACL and Options.PredefinedACL also need storage.objects.setIamPolicy. With
-// Options.KMSKeyName, Cloud Storage's service agent needs Cloud KMS CryptoKey Encrypter/Decrypter
-// on the key.
-//
-// With Options.EncryptionKey, Google has the key only during a request. Everybody who reads the
-// record needs the same key, even with other tools (gcloud storage cat --decryption-keys). If you
-// lose the key, you lose the record. A candidate with another key, or none, can read nothing, so it
-// replaces nothing.
+// With Options.KMSKeyName, Cloud Storage's service agent needs Cloud KMS CryptoKey
+// Encrypter/Decrypter on the key.
 //
 // # Costs
 //

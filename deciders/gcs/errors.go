@@ -72,9 +72,6 @@ func (k kind) hint(err error) string {
 	case policy:
 		return "a policy of the organisation forbids it: the error names the constraint"
 	case invalid:
-		if slices.ContainsFunc(reasons(err), func(r string) bool { return strings.Contains(strings.ToLower(r), "encryptionkey") }) {
-			return "the object is encrypted with another key, or with none: give all candidates the EncryptionKey that it was written with (encryption_key_file in an address)"
-		}
 		return "the store does not allow that: check the names and options"
 	}
 	return ""
@@ -214,25 +211,6 @@ func checkNames(bucket, object string) error {
 		return wrong("object", object, "must not have a line break")
 	case object == "." || object == "..":
 		return wrong("object", object, "is reserved")
-	}
-	return nil
-}
-
-// keySize is that of AES-256, the one algorithm of customer-supplied keys.
-const keySize = 32
-
-// classes are what an object's StorageClass can be; the last three are of old buckets.
-var classes = []string{"STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE", "MULTI_REGIONAL", "REGIONAL", "DURABLE_REDUCED_AVAILABILITY"}
-
-// check says what the store will never allow. It does not show the key.
-func (o *Options) check() error {
-	switch n := len(o.EncryptionKey); {
-	case n != 0 && n != keySize:
-		return store.Wrong("EncryptionKey has %d bytes: it must be an AES-256 key of %d bytes, as they are and not in base64 or hex", n, keySize)
-	case n != 0 && o.KMSKeyName != "":
-		return store.Wrong("EncryptionKey and KMSKeyName are two ways to encrypt one object: leave one of them out")
-	case o.StorageClass != "" && !slices.Contains(classes, o.StorageClass):
-		return store.Wrong("StorageClass is %q; want one of %s", o.StorageClass, strings.Join(classes, ", "))
 	}
 	return nil
 }

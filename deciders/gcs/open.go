@@ -1,7 +1,6 @@
 package gcs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,18 +24,10 @@ import (
 // The object's name may have slashes. Percent-encode what a URL cannot hold. All parameters are
 // optional. Unknown parameters are errors, and so are repeated ones unless the list allows it:
 //
-//	predefined_acl  Options.PredefinedACL
-//	acl             one rule of Options.ACL, as entity:ROLE, for instance
-//	                user-ann@example.com:READER; may be given several times
 //	kms_key         Options.KMSKeyName
-//	encryption_key_file
-//	                a file with Options.EncryptionKey, 32 bytes or their base64, which is
-//	                read once
-//	storage_class   Options.StorageClass
 //	content_type    Options.ContentType
 //	cache_control   Options.CacheControl
 //	metadata        one key=value of Options.Metadata; may be given several times
-//	user_project    Options.UserProject
 //	endpoint        where the service is, for emulators and private access, as
 //	                http://host:port (without a path, /storage/v1/ is added)
 //	anonymous       true: send no credentials
@@ -49,7 +40,7 @@ import (
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	t, err := parse(u)
 	if err == nil {
-		err = cmp.Or(checkNames(t.bucket, t.object), t.opts.check())
+		err = checkNames(t.bucket, t.object)
 	}
 	if err != nil {
 		return nil, store.OpenError("gcs", u, err)
@@ -112,37 +103,16 @@ func parse(u *url.URL) (*target, error) {
 		return nil, err
 	}
 	t := &target{bucket: u.Host, object: strings.TrimPrefix(u.Path, "/"), anonymous: p.Bool("anonymous"), opts: Options{
-		PredefinedACL: p.String("predefined_acl"),
-		ACL:           rules(p),
-		KMSKeyName:    p.String("kms_key"),
-		EncryptionKey: p.KeyFile("encryption_key_file", keySize),
-		StorageClass:  p.String("storage_class"),
-		ContentType:   p.String("content_type"),
-		CacheControl:  p.String("cache_control"),
-		Metadata:      p.Pairs("metadata"),
-		UserProject:   p.String("user_project"),
+		KMSKeyName:   p.String("kms_key"),
+		ContentType:  p.String("content_type"),
+		CacheControl: p.String("cache_control"),
+		Metadata:     p.Pairs("metadata"),
 	}}
 	if e := p.Endpoint("endpoint"); e != nil {
 		if e.Path == "" || e.Path == "/" {
 			e.Path = "/storage/v1/"
 		}
 		t.endpoint = e.String()
-		if len(t.opts.EncryptionKey) > 0 && store.InTheClear(t.endpoint) {
-			p.Wrong("the key of encryption_key_file would go to the endpoint in the clear: use https")
-		}
 	}
 	return t, p.Rest()
-}
-
-func rules(p *store.Params) (rules []storage.ACLRule) {
-	for _, v := range p.Strings("acl") {
-		// The role has no colon; an entity might.
-		i := strings.LastIndexByte(v, ':')
-		if i <= 0 || i == len(v)-1 {
-			p.Wrong("the parameter %q is %q; want entity:ROLE", "acl", v)
-			continue
-		}
-		rules = append(rules, storage.ACLRule{Entity: storage.ACLEntity(v[:i]), Role: storage.ACLRole(v[i+1:])})
-	}
-	return rules
 }

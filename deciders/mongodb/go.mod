@@ -18,3 +18,5 @@ require (
 	golang.org/x/sync v0.21.0 // indirect
 	golang.org/x/text v0.39.0 // indirect
 )
+
+replace github.com/c8e606e4/leaderelection => ../..

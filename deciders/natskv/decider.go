@@ -39,8 +39,9 @@ type backend struct {
 	create *jetstream.KeyValueConfig
 
 	calls   within.Calls
-	bound   atomic.Pointer[binding] // the bucket, once it has been looked up
-	probing atomic.Bool             // whether the server is there
+	bound   atomic.Pointer[binding]   // the bucket, once it has been looked up
+	probing atomic.Bool               // whether the server is there
+	stamped atomic.Pointer[time.Time] // when a stamp was last fetched
 }
 
 var (
@@ -92,10 +93,8 @@ type token struct {
 	created time.Time
 }
 
-// CommitTS is when the server stored this version, by its own clock. It is known for versions that
-// were read or came by the feed. It is zero for the token that WriteEntry returns, since a write is
-// acknowledged without a time. So before a campaign leads, it reads what it has acquired, and
-// compares its clock with that time.
+// CommitTS is when the server stored this version, by its own clock. A write is acknowledged without a time, so
+// WriteEntry asks for it: after each acquisition, and after one extension a term. It is zero for the others.
 func (t token) CommitTS() time.Time { return t.created }
 
 // String names the place of the record: bucket and key, the servers, and the JetStream domain.
@@ -141,7 +140,7 @@ func (k *backend) last(ctx context.Context, b *binding) (*jetstream.RawStreamMsg
 }
 
 // Swap implements store.Store.
-func (k *backend) Swap(ctx context.Context, at token, data []byte, _ *leaderelection.RaceEntry) (token, error) {
+func (k *backend) Swap(ctx context.Context, at token, data []byte, entry *leaderelection.RaceEntry) (token, error) {
 	if at.place != "" && at.place != k.place() {
 		return token{}, store.Wrong("the entry's Token was not read here, but at %s", at.place)
 	}
@@ -155,7 +154,28 @@ func (k *backend) Swap(ctx context.Context, at token, data []byte, _ *leaderelec
 		}
 		return rev, err
 	})
-	return token{place: k.place(), rev: rev}, err
+	if err != nil {
+		return token{}, err
+	}
+	return token{place: k.place(), rev: rev, created: k.stamp(ctx, rev, entry)}, nil
+}
+
+// stamp returns when the server stored the record entry, or the zero time if that is not needed or not to be had
+// soon: the write has happened all the same. A campaign compares its clock with the time of each acquisition
+// before it leads, and that of an extension once a term.
+func (k *backend) stamp(ctx context.Context, rev uint64, entry *leaderelection.RaceEntry) time.Time {
+	now := time.Now()
+	if last := k.stamped.Load(); entry.Vacant() || entry.Extension > 0 && last != nil && now.Sub(*last) < entry.TermLength {
+		return time.Time{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	m, err := do(ctx, k, k.last)
+	if err != nil || m == nil || m.Sequence != rev {
+		return time.Time{}
+	}
+	k.stamped.Store(&now)
+	return m.Time.UTC()
 }
 
 // replace is put, and asks again if a replicated bucket is busy: for a moment

@@ -2,7 +2,6 @@ package natskv_test
 
 import (
 	"context"
-	"fmt"
 	"log"
 
 	"github.com/nats-io/nats.go"
@@ -12,6 +11,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
 )
 
+// The Example of package memory is a whole election.
 func ExampleNewDecider() {
 	nc, err := nats.Connect(nats.DefaultURL, natskv.ConnectOptions()...)
 	if err != nil {
@@ -22,31 +22,9 @@ func ExampleNewDecider() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	decider := natskv.NewDecider(js, "elections", "billing", &natskv.Options{
-		Create: &jetstream.KeyValueConfig{Replicas: 1}, // 3 in a cluster
-	})
-
-	ctx, cancel := context.WithCancel(context.Background())
-	err = leaderelection.Config{
-		Decider:  decider,
-		LeaderID: "web-1",
-		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
-			fmt.Println("leading with a fencing token:", view.ElectionNumber() > 0)
-			if view.ValueInFuture() {
-				fmt.Println("acting")
-			}
-			cancel() // a real one leads on
-		},
-	}.Acquire(ctx)
-	fmt.Println(err)
-
-	// Its record stays, vacant: the next leader's number is one greater.
-	e, err := decider.ReadCurrent(context.Background())
-	fmt.Println(e.Vacant(), e.ElectionNumber > 0, err)
-
-	// This prints:
-	// leading with a fencing token: true
-	// acting
-	// context canceled
-	// true true <nil>
+	create := &jetstream.KeyValueConfig{Replicas: 3} // 1 on a single server
+	config := leaderelection.Config{Decider: natskv.NewDecider(js, "elections", "billing", &natskv.Options{Create: create}), LeaderID: "web-1"}
+	log.Print(config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
 }

@@ -14,3 +14,5 @@ require (
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 )
+
+replace github.com/c8e606e4/leaderelection => ../..

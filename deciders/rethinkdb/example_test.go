@@ -2,9 +2,7 @@ package rethinkdb_test
 
 import (
 	"context"
-	"fmt"
 	"log"
-	"os"
 	"time"
 
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
@@ -13,6 +11,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
 )
 
+// The Example of package memory is a whole election.
 func ExampleNewDecider() {
 	session, err := r.Connect(r.ConnectOpts{
 		Addresses:    []string{"db-0:28015", "db-1:28015", "db-2:28015"},
@@ -23,24 +22,8 @@ func ExampleNewDecider() {
 		log.Fatal(err)
 	}
 	defer session.Close()
-	decider := rethinkdb.NewDecider(session, "ops", "elections", "web", nil)
-	host, err := os.Hostname()
-	if err != nil {
-		log.Fatal(err)
-	}
-	err = leaderelection.Config{
-		Decider:  decider,
-		LeaderID: host,
-		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
-			for view.ValueInFuture() {
-				fmt.Println("acting with fencing token", view.ElectionNumber())
-				select {
-				case <-ctx.Done():
-					return
-				case <-time.After(time.Second):
-				}
-			}
-		},
-	}.Acquire(context.Background())
-	log.Fatal(err)
+	config := leaderelection.Config{Decider: rethinkdb.NewDecider(session, "ops", "elections", "web", nil), LeaderID: "web-1"}
+	log.Print(config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
 }

@@ -24,3 +24,5 @@ require (
 	google.golang.org/protobuf v1.33.0 // indirect
 	gopkg.in/cenkalti/backoff.v2 v2.2.1 // indirect
 )
+
+replace github.com/c8e606e4/leaderelection => ../..

@@ -19,7 +19,6 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/s3/internal/answers"
-	"github.com/c8e606e4/leaderelection/deciders/s3/internal/ssec"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
@@ -48,7 +47,6 @@ type backend struct {
 	client      Client
 	bucket, key string
 	o           Options
-	customer    ssec.Key
 	opaque      bool // whether ETags tell nothing of the content
 	call        []func(*s3.Options)
 	distrusted  func() // told of each refusal that other credentials may cure
@@ -63,16 +61,13 @@ func NewDecider(client Client, bucket, key string, opts *Options) *Decider {
 	if opts != nil {
 		b.o = opts.clone()
 	}
-	b.customer = ssec.New(b.o.SSECustomerKey)
 	// Directory buckets have names of this form, and random ETags.
 	b.opaque = b.o.OpaqueETags || isDirectory(bucket)
 	d := &Decider{b: b, election: store.Election[token]{Store: b, Package: "s3", Place: fmt.Sprintf("S3 bucket %q, object %q", bucket, key)}}
-	endpoint := ""
 	d.election.Never = &token{etag: "0123456789abcdef0123456789abcdef"}
 	if c, ok := client.(interface{ Options() s3.Options }); ok {
 		o := c.Options()
-		endpoint = aws.ToString(o.BaseEndpoint)
-		if endpoint == "" {
+		if aws.ToString(o.BaseEndpoint) == "" {
 			d.election.Never = nil // it is Amazon's
 		}
 		if o.BaseEndpoint != nil {
@@ -81,7 +76,7 @@ func NewDecider(client Client, bucket, key string, opts *Options) *Decider {
 			d.election.Place += " in " + o.Region
 		}
 	}
-	d.election.Wrong = errors.Join(checkNames(bucket, key), b.o.check(endpoint))
+	d.election.Wrong = errors.Join(checkNames(bucket, key), checkMetadata(b.o.Metadata))
 	return d
 }
 
@@ -176,11 +171,11 @@ const reads, opaqueReads = 4, 16
 
 // read returns the object's content and its ETag. An ETag of a later version would
 // be fatal: a write by it would replace a record that nobody has seen. So the ETag
-// must be the content's MD5. Where ETags are opaque, two answers in a row must have
+// must be the content's MD5. If ETags are opaque, two answers in a row must have
 // the same one: the version was there all the time from the reading of the one to
 // that of the other, so what was read in between is its content, and what was read
-// after that is newer. An answer that tells of SSE-KMS or SSE-C is taken as it comes:
-// servers that have these put none together from two versions.
+// after that is newer. An answer that tells of SSE-KMS is taken as it comes: servers that
+// have it put none together from two versions.
 func (b *backend) read(ctx context.Context, key string) (data []byte, t *token, err error) {
 	var last *token
 	tries := reads
@@ -202,9 +197,7 @@ func (b *backend) read(ctx context.Context, key string) (data []byte, t *token, 
 
 // ask asks for an object.
 func (b *backend) ask(ctx context.Context, key string) (*s3.GetObjectOutput, error) {
-	in := &s3.GetObjectInput{Bucket: &b.bucket, Key: &key, RequestPayer: b.o.RequestPayer, ExpectedBucketOwner: given(b.o.ExpectedBucketOwner)}
-	in.SSECustomerAlgorithm, in.SSECustomerKey, in.SSECustomerKeyMD5 = b.customer.Headers()
-	return b.client.GetObject(ctx, in, b.call...)
+	return b.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.bucket, Key: &key, ExpectedBucketOwner: given(b.o.ExpectedBucketOwner)}, b.call...)
 }
 
 // get returns an object's content and version.
@@ -214,9 +207,6 @@ func (b *backend) get(ctx context.Context, key string) ([]byte, *token, error) {
 		return nil, nil, err
 	}
 	defer out.Body.Close()
-	if err := b.customer.Used(out.SSECustomerAlgorithm, out.SSECustomerKeyMD5); err != nil {
-		return nil, nil, err
-	}
 	var content bytes.Buffer
 	if n := aws.ToInt64(out.ContentLength); n > 0 && n <= store.MaxSize {
 		content.Grow(int(n) + bytes.MinRead) // so that reading to the end does not grow it
@@ -233,7 +223,7 @@ func (b *backend) get(ctx context.Context, key string) ([]byte, *token, error) {
 		return nil, nil, err
 	}
 	t.commit = aws.ToTime(out.LastModified)
-	t.kms = strings.HasPrefix(string(out.ServerSideEncryption), "aws:kms") || out.SSECustomerAlgorithm != nil
+	t.kms = strings.HasPrefix(string(out.ServerSideEncryption), "aws:kms")
 	return content.Bytes(), t, nil
 }
 
@@ -276,17 +266,12 @@ func (b *backend) put(ctx context.Context, key string, data []byte, at *token) (
 		Key:                  &key,
 		Body:                 bytes.NewReader(data),
 		ContentType:          &contentType,
-		ACL:                  b.o.ACL,
-		StorageClass:         b.o.StorageClass,
 		ServerSideEncryption: b.o.ServerSideEncryption,
 		SSEKMSKeyId:          given(b.o.SSEKMSKeyID),
 		ChecksumAlgorithm:    b.o.ChecksumAlgorithm,
-		RequestPayer:         b.o.RequestPayer,
 		ExpectedBucketOwner:  given(b.o.ExpectedBucketOwner),
 		Metadata:             b.o.Metadata,
-		Tagging:              b.o.tagging(),
 	}
-	in.SSECustomerAlgorithm, in.SSECustomerKey, in.SSECustomerKeyMD5 = b.customer.Headers()
 	if b.o.ChecksumAlgorithm == "" && !isDirectory(b.bucket) { // which know no Content-MD5
 		sum := md5.Sum(data)
 		in.ContentMD5 = aws.String(base64.StdEncoding.EncodeToString(sum[:]))
@@ -300,9 +285,6 @@ func (b *backend) put(ctx context.Context, key string, data []byte, at *token) (
 		in.IfMatch = aws.String(`"` + at.etag + `"`)
 	}
 	out, err := b.client.PutObject(ctx, in, b.call...)
-	if err == nil {
-		err = b.customer.Used(out.SSECustomerAlgorithm, out.SSECustomerKeyMD5)
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -79,9 +79,9 @@
 //   - An object counts as missing if the server's error says NoSuchKey. A bare 404 may be a
 //     proxy's. An error without one of the server's own codes counts as temporary.
 //
-// Under SSE-KMS or SSE-C, in directory buckets, and with Options.OpaqueETags, the ETag is something
-// else. Each write is then read back. Under SSE-KMS and SSE-C a read counts as it is. In the other
-// two cases it is repeated until two in a row have the same ETag: the second's content is then of
+// Under SSE-KMS, in directory buckets, and with Options.OpaqueETags, the ETag is something else.
+// Each write is then read back. Under SSE-KMS a read counts as it is. In the other two cases it is
+// repeated until two in a row have the same ETag: the second's content is then of
 // that version or newer. Let no cache stand in front of such buckets: nothing would show that it
 // joins an old content with the newest ETag.
 //
@@ -108,17 +108,14 @@
 //   - VerifyConditionalWrites uses objects whose keys begin with the election's key and ".verify-".
 //     It needs s3:PutObject, s3:GetObject and, to clean up, s3:DeleteObject on these.
 //   - SSE-KMS needs kms:GenerateDataKey and kms:Decrypt on the key.
-//   - Options.Tags need s3:PutObjectTagging.
 //   - An access point's policy must allow the same as the bucket's.
 //
 // A bucket policy with the condition keys s3:if-match and s3:if-none-match can refuse all
 // unconditional writes.
 //
-// With Options.SSECustomerKey (SSE-C) the server has the key only during a request. Everybody who
-// reads the record needs the same key, even with other tools. If you lose the key, you lose the
-// record. A response that does not say that this key was used counts for nothing. A candidate with
-// another key, or none, can read nothing, so it replaces nothing. To change the key, stop all
-// candidates, and copy the object from one key to the other.
+// A policy can also demand a header of each write. Options have those for SSE-KMS, and name the
+// bucket's owner. For another, such as a tag or an ACL, wrap the client: the example of Client
+// does so. The ACL and the storage class are otherwise the bucket's defaults.
 //
 // # Costs
 //

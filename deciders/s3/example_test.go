@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"net/http/httptest"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -12,50 +11,38 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
-	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
 )
 
+// The Example of package memory is a whole election.
 func ExampleNewDecider() {
-	server := httptest.NewServer(fakes3.Handler())
-	defer server.Close()
-
-	ctx, cancel := context.WithCancel(context.Background())
-	cfg, err := config.LoadDefaultConfig(ctx,
-		config.WithRegion("us-east-1"),
-		config.WithBaseEndpoint(server.URL), // leave these two out for Amazon's
-		config.WithCredentialsProvider(as("root")))
+	ctx := context.Background()
+	cfg, err := config.LoadDefaultConfig(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
-	client := awss3.NewFromConfig(cfg, func(o *awss3.Options) { o.UsePathStyle = true }) // and this
-	if _, err := client.CreateBucket(ctx, &awss3.CreateBucketInput{Bucket: aws.String("elections")}); err != nil {
-		log.Fatal(err)
-	}
-
-	decider := s3.NewDecider(client, "elections", "reports/nightly", nil)
+	decider := s3.NewDecider(awss3.NewFromConfig(cfg), "elections", "reports/nightly", nil)
 	if err := decider.VerifyConditionalWrites(ctx); err != nil {
 		log.Fatal(err) // a server that cannot decide an election
 	}
-	err = leaderelection.Config{
-		Decider:  decider,
-		LeaderID: "web-1",
-		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
-			fmt.Println("leading with a fencing token:", view.ElectionNumber() > 0)
-			if view.ValueInFuture() {
-				fmt.Println("acting")
-			}
-			cancel() // a real one leads on
-		},
-	}.Acquire(ctx)
-	fmt.Println(err)
+	candidate := leaderelection.Config{Decider: decider, LeaderID: "web-1"}
+	log.Print(candidate.Run(ctx, func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
+}
 
-	// Its record stays, vacant: the next leader's number is one greater.
-	e, err := decider.ReadCurrent(context.Background())
-	fmt.Println(e.Vacant(), e.ElectionNumber > 0, err)
+// A bucket whose policy demands a tag of each object that is written.
+func ExampleClient() {
+	cfg, err := config.LoadDefaultConfig(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(s3.NewDecider(tagged{awss3.NewFromConfig(cfg)}, "elections", "reports/nightly", nil))
+}
 
-	// Output:
-	// leading with a fencing token: true
-	// acting
-	// context canceled
-	// true true <nil>
+// tagged is a client that tags what it writes.
+type tagged struct{ *awss3.Client }
+
+func (c tagged) PutObject(ctx context.Context, in *awss3.PutObjectInput, opts ...func(*awss3.Options)) (*awss3.PutObjectOutput, error) {
+	in.Tagging = aws.String("cost-center=42")
+	return c.Client.PutObject(ctx, in, opts...)
 }

@@ -272,13 +272,13 @@ func TestOptionsAreSent(t *testing.T) {
 		w.Header().Set("Etag", fmt.Sprintf(`"%x"`, md5.Sum(content)))
 	})}
 	client := inProcess(t, &http.Client{Transport: tr})
-	d := s3.NewDecider(client, "b", "k", &s3.Options{ACL: "bucket-owner-full-control", StorageClass: "STANDARD", ServerSideEncryption: "aws:kms",
+	d := s3.NewDecider(client, "b", "k", &s3.Options{ServerSideEncryption: "aws:kms",
 		SSEKMSKeyID: "key-1", ExpectedBucketOwner: "123456789012", ChecksumAlgorithm: "CRC32"})
 	if _, err := d.WriteEntry(t.Context(), &first); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"X-Amz-Acl": "bucket-owner-full-control", "X-Amz-Storage-Class": "STANDARD", "X-Amz-Server-Side-Encryption": "aws:kms",
+		"X-Amz-Server-Side-Encryption":                "aws:kms",
 		"X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id": "key-1", "X-Amz-Expected-Bucket-Owner": "123456789012",
 		"If-None-Match": "*", "Content-Type": "application/json",
 	} {

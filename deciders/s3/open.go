@@ -30,15 +30,9 @@ import (
 //	endpoint        the URL of another server, as https://minio.example:9000
 //	path_style      true: the bucket is in the URL's path, not in the host's name
 //	profile         a profile of the shared AWS configuration
-//	acl             Options.ACL
-//	storage_class   Options.StorageClass
 //	sse             Options.ServerSideEncryption, as AES256 or aws:kms
 //	sse_kms_key_id  Options.SSEKMSKeyID
-//	sse_c_key_file  a file with Options.SSECustomerKey, 32 bytes or their base64, which is
-//	                read once
 //	metadata        one key=value of Options.Metadata; may be given several times
-//	tag             one key=value of Options.Tags; may be given several times
-//	request_payer   requester: Options.RequestPayer
 //	bucket_owner    Options.ExpectedBucketOwner
 //	checksum        Options.ChecksumAlgorithm, as CRC32
 //	opaque_etags    true: Options.OpaqueETags
@@ -67,14 +61,9 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 		return nil, false, store.WrongURL(err)
 	}
 	o := &Options{
-		ACL:                  types.ObjectCannedACL(in.String("acl")),
-		StorageClass:         types.StorageClass(in.String("storage_class")),
 		ServerSideEncryption: types.ServerSideEncryption(in.String("sse")),
 		SSEKMSKeyID:          in.String("sse_kms_key_id"),
-		SSECustomerKey:       in.KeyFile("sse_c_key_file", 32),
 		Metadata:             in.Pairs("metadata"),
-		Tags:                 in.Pairs("tag"),
-		RequestPayer:         types.RequestPayer(in.OneOf("request_payer", string(types.RequestPayerRequester))),
 		ExpectedBucketOwner:  in.String("bucket_owner"),
 		ChecksumAlgorithm:    types.ChecksumAlgorithm(in.String("checksum")),
 		OpaqueETags:          in.Bool("opaque_etags"),

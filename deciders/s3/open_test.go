@@ -21,7 +21,7 @@ func openByURL(t *testing.T, endpoint string) {
 	client := newClient(t, endpoint)
 	bucket := newBucket(t, client)
 	at := "?region=us-east-1&path_style=true&endpoint=" + url.QueryEscape(endpoint)
-	one, err := open(t, "s3://"+bucket+"/team/one%20%C3%BC"+at+"&storage_class=STANDARD&verify=true")
+	one, err := open(t, "s3://"+bucket+"/team/one%20%C3%BC"+at+"&verify=true")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +49,12 @@ func TestOpenRefuses(t *testing.T) {
 		"s3://bucket?region=eu-central-1":         "1 to 1024",
 		"s3:///one?region=eu-central-1":           "bucket",
 		"s3:bucket/one":                           "s3://",
+		// Parameters that other clients of the store have, and an election does not need.
+		"s3://bucket/one?acl=private":             `no parameter "acl"`,
+		"s3://bucket/one?storage_class=STANDARD":  `no parameter "storage_class"`,
+		"s3://bucket/one?sse_c_key_file=/run/k":   `no parameter "sse_c_key_file"`,
+		"s3://bucket/one?tag=team=a":              `no parameter "tag"`,
+		"s3://bucket/one?request_payer=requester": `no parameter "request_payer"`,
 	})
 	_, err := open(t, "s3://bucket/one?profile=nobody&region=here")
 	feedtest.Says(t, err, "nobody")

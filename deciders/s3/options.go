@@ -1,42 +1,23 @@
 package s3
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"net/url"
-	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
-
-	"github.com/c8e606e4/leaderelection/deciders/s3/internal/ssec"
 )
 
 // Options says how to write the object, and how the server differs from Amazon's. The zero value is
 // right for Amazon and for most servers.
 type Options struct {
-	// ACL, StorageClass, ServerSideEncryption and SSEKMSKeyID are those of each
-	// PutObject. Empty: as the bucket has it, which is best for most.
-	ACL                  types.ObjectCannedACL
-	StorageClass         types.StorageClass
+	// ServerSideEncryption and SSEKMSKeyID are those of each PutObject, for a bucket whose
+	// policy refuses writes without them. Empty: as the bucket has it, which is best for most.
 	ServerSideEncryption types.ServerSideEncryption
 	SSEKMSKeyID          string
-	// SSECustomerKey is a key of your own, of 32 bytes, that the server encrypts the object
-	// with and does not keep (SSE-C). Each candidate and observer needs it to read the record.
-	// It is sent with each request, so only by https. Each write is read back. Empty: none.
-	SSECustomerKey []byte
 	// Metadata is metadata of the object, for people: names of letters, digits, "-", "_" and
 	// ".", values in printable ASCII, 2 KB in all.
 	Metadata map[string]string
-	// Tags are the object's tags, at most 10, with keys of 1 to 128 letters and values of up to
-	// 256. They need the permission s3:PutObjectTagging.
-	Tags map[string]string
-	// RequestPayer "requester" makes the account of these credentials pay for the requests. A
-	// bucket with Requester Pays demands this of everybody except its owner. Empty: the owner
-	// pays.
-	RequestPayer types.RequestPayer
 	// ExpectedBucketOwner is the account that must own the bucket: a bucket of
 	// that name in another account is refused with 403. Empty: any.
 	ExpectedBucketOwner string
@@ -46,8 +27,8 @@ type Options struct {
 	ChecksumAlgorithm types.ChecksumAlgorithm
 	// OpaqueETags says that this server's ETags are not meant to be the MD5 of the content.
 	// Without it they must be, as with Amazon and most servers, so that a response that was
-	// changed on its way is noticed. You need not set it for directory buckets, SSE-KMS or
-	// SSE-C: the Decider recognizes these.
+	// changed on its way is noticed. You need not set it for directory buckets or SSE-KMS: the
+	// Decider recognizes these.
 	OpaqueETags bool
 	// UnquotedETag sends If-Match without quotes around the ETag, for servers
 	// that compare it as a bare string. Amazon, MinIO and R2 take it in quotes.
@@ -56,27 +37,11 @@ type Options struct {
 
 func (o *Options) clone() Options {
 	c := *o
-	c.SSECustomerKey, c.Metadata, c.Tags = slices.Clone(o.SSECustomerKey), maps.Clone(o.Metadata), maps.Clone(o.Tags)
+	c.Metadata = maps.Clone(o.Metadata)
 	return c
 }
 
-// check says what no server would take, or must not get. Endpoint is the client's, if it
-// is known. What it says shows no key.
-func (o *Options) check(endpoint string) error {
-	if o.RequestPayer != "" && o.RequestPayer != types.RequestPayerRequester {
-		return fmt.Errorf("RequestPayer is %q: it can be %q only", o.RequestPayer, types.RequestPayerRequester)
-	}
-	if len(o.SSECustomerKey) > 0 {
-		if o.ServerSideEncryption != "" || o.SSEKMSKeyID != "" {
-			return errors.New("SSECustomerKey does not go with ServerSideEncryption or SSEKMSKeyID: an object is encrypted in one way, so leave one of them out")
-		}
-		if err := ssec.Check(o.SSECustomerKey, endpoint); err != nil {
-			return fmt.Errorf("SSECustomerKey %w", err)
-		}
-	}
-	return errors.Join(checkMetadata(o.Metadata), checkTags(o.Tags))
-}
-
+// checkMetadata says what no server would take.
 func checkMetadata(metadata map[string]string) error {
 	size := 0
 	for name, value := range metadata {
@@ -95,30 +60,6 @@ func checkMetadata(metadata map[string]string) error {
 		return fmt.Errorf("the Metadata has %d bytes: S3 takes 2048", size)
 	}
 	return nil
-}
-
-func checkTags(tags map[string]string) error {
-	if len(tags) > 10 {
-		return fmt.Errorf("there are %d Tags: S3 takes 10", len(tags))
-	}
-	for key, value := range tags {
-		switch {
-		case key == "" || utf8.RuneCountInString(key) > 128 || utf8.RuneCountInString(value) > 256:
-			return fmt.Errorf("the tag %q: a key has 1 to 128 letters, and a value up to 256", key)
-		case strings.HasPrefix(strings.ToLower(key), "aws:"):
-			return fmt.Errorf("the tag %q: what begins with aws: is Amazon's own", key)
-		}
-	}
-	return nil
-}
-
-// tagging is the tags as a request has them.
-func (o *Options) tagging() *string {
-	values := url.Values{}
-	for key, value := range o.Tags {
-		values.Set(key, value)
-	}
-	return given(values.Encode())
 }
 
 // given is nil for what is left out.

@@ -221,6 +221,6 @@ func (v *verification) clean(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	for _, key := range v.keys {
-		_, _ = v.b.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &v.b.bucket, Key: &key, RequestPayer: v.b.o.RequestPayer, ExpectedBucketOwner: given(v.b.o.ExpectedBucketOwner)}, v.b.call...)
+		_, _ = v.b.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &v.b.bucket, Key: &key, ExpectedBucketOwner: given(v.b.o.ExpectedBucketOwner)}, v.b.call...)
 	}
 }

@@ -6,3 +6,5 @@ require (
 	github.com/c8e606e4/leaderelection v0.0.0
 	go.uber.org/goleak v1.3.0
 )
+
+replace github.com/c8e606e4/leaderelection => ../..

@@ -10,7 +10,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	terminals.Main("hotstandby", main)
+	terminals.Main("hotstandby", delayedMain)
 	m.Run()
 }
 

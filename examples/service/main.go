@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -31,7 +32,7 @@ var stores = open.Stores{"file": open.With(file.Open), "nats": open.With(natskv.
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil && ctx.Err() == nil {
+	if err := run(ctx); err != nil {
 		slog.Error("the service ends", "err", err)
 		os.Exit(1)
 	}
@@ -60,14 +61,18 @@ func run(ctx context.Context) error {
 		return err
 	}
 	config.Trace = measured.Trace()
+	listener, err := net.Listen("tcp", os.Getenv("LISTEN"))
+	if err != nil {
+		return err
+	}
 	campaign, err := config.Start(ctx)
 	if err != nil {
 		return err
 	}
-	http.Handle("/metrics", promhttp.Handler())
-	http.Handle("/election/", http.StripPrefix("/election", lehttp.Probes(campaign, nil)))
-	go func() { slog.Error("no HTTP", "err", http.ListenAndServe(os.Getenv("LISTEN"), nil)) }()
-	return campaign.Wait()
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.Handler())
+	mux.Handle("/election/", http.StripPrefix("/election", lehttp.Probes(campaign, nil)))
+	return lehttp.Serve(ctx, campaign, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, listener, nil)
 }
 
 // work does what only the leader may do. It is called for each leadership of this instance. When

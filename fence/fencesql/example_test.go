@@ -29,8 +29,7 @@ func ExampleUpsert() {
 	// INSERT INTO orders AS f (id, state, fence) VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE SET state = excluded.state, fence = excluded.fence WHERE (f.fence IS NULL OR f.fence <= excluded.fence)
 }
 
-// A transaction under a fence. Not run with the tests: it needs a database;
-// examples/fencing is a program that does this, with a leader that comes too late.
+// A transaction under a fence. Not run with the tests: it needs a database.
 func ExampleTable_Do() {
 	ctx := context.Background()
 	db, err := sql.Open("pgx", "postgres://app@db.example/app") // with import _ "github.com/jackc/pgx/v5/stdlib"

@@ -80,3 +80,25 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
+
+replace github.com/c8e606e4/leaderelection => ../..
+
+replace github.com/c8e606e4/leaderelection/deciders/consul => ../../deciders/consul
+
+replace github.com/c8e606e4/leaderelection/deciders/etcd => ../../deciders/etcd
+
+replace github.com/c8e606e4/leaderelection/deciders/kubernetes => ../../deciders/kubernetes
+
+replace github.com/c8e606e4/leaderelection/deciders/natskv => ../../deciders/natskv
+
+replace github.com/c8e606e4/leaderelection/deciders/postgres => ../../deciders/postgres
+
+replace github.com/c8e606e4/leaderelection/deciders/redis => ../../deciders/redis
+
+replace github.com/c8e606e4/leaderelection/deciders/rethinkdb => ../../deciders/rethinkdb
+
+replace github.com/c8e606e4/leaderelection/deciders/sql => ../../deciders/sql
+
+replace github.com/c8e606e4/leaderelection/deciders/sql/mysql => ../../deciders/sql/mysql
+
+replace github.com/c8e606e4/leaderelection/deciders/zookeeper => ../../deciders/zookeeper

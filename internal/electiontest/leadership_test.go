@@ -395,3 +395,28 @@ func TestRule13WorkThatEnteredOverrunsTheDrain(t *testing.T) {
 		a.stop()
 	})
 }
+
+// Whoever is told by Status that a candidate leads finds the view of that leadership.
+func TestStatusComesAfterTheView(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		clock, looks := &looking{Clock: clocks.System()}, 0
+		a := join(t, memory.NewDecider(), "a", viewOnly, func(c *config) {
+			c.Clock = clock
+			c.Decider.(*memory.Decider).Inject(memory.Slow(time.Second))
+		})
+		look := func() {
+			if a.Status() != le.Leading {
+				return
+			}
+			if looks++; a.View().ElectionNumber() == le.NoElections {
+				t.Error("it leads, and its view is of no leadership")
+			}
+		}
+		clock.f.Store(&look)
+		sleep(T)
+		clock.f.Store(nil)
+		if a.leads(t); looks == 0 {
+			t.Error("nobody looked while it led")
+		}
+	})
+}

@@ -6,11 +6,10 @@
 //   - A block of text is what the block before prints: … stands for anything, and a line
 //     that is just … for any lines.
 //   - A block of crontab is run line by line.
-//   - A block of yaml is read strictly, by internal/snippets: as an object of Kubernetes, or as
-//     the chart's values, if <!-- values.yaml --> is above it.
+//   - A block of yaml is the chart's values, and has <!-- values.yaml --> above it: make packages
+//     renders the chart with them.
 //   - A block of json is a record, as a store has it.
-//   - A block of console has what is typed where no test is, in a cluster: only the names in it
-//     are checked.
+//   - A block of console has what is typed where no test is, in a cluster.
 package pages
 
 import (

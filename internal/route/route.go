@@ -11,7 +11,9 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -266,6 +268,9 @@ func CheckHostPort(hp string) error {
 	if host == "" {
 		return fmt.Errorf("HostPort %q has no host", hp)
 	}
+	if _, err := netip.ParseAddr(host); err != nil && !isName(host) {
+		return fmt.Errorf("HostPort %q is not a host and a port: the host must be an IP address, or a name of letters, digits, hyphens, underscores and dots", hp)
+	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return fmt.Errorf("HostPort %q: the port must be a number from 1 to 65535", hp)
 	}
@@ -273,6 +278,25 @@ func CheckHostPort(hp string) error {
 		return fmt.Errorf("HostPort %q is not a host and a port", hp)
 	}
 	return nil
+}
+
+// isName reports whether host is a name of DNS. It refuses names that a browser or a resolver might take
+// for an IPv4 address in another notation, such as 2130706433 or 0x7f.1.
+func isName(host string) bool {
+	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
+	for _, label := range labels {
+		if label == "" || len(label) > 63 || strings.ContainsFunc(label, notInName) {
+			return false
+		}
+	}
+	return len(host) <= 254 && !number.MatchString(labels[len(labels)-1])
+}
+
+// number is a last label that makes a name an IPv4 address in some notation.
+var number = regexp.MustCompile(`^(?:[0-9]+|0[xX][0-9a-fA-F]*)$`)
+
+func notInName(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_')
 }
 
 // CheckAddress is the routers' own rule about where a record may send requests, with
@@ -290,18 +314,55 @@ func CheckAddress(hostPort string) error {
 	return nil
 }
 
-// metadata is where AWS has its metadata service in IPv6, outside the link-local
-// range.
-var metadata = netip.MustParseAddr("fd00:ec2::254")
+// metadata is where clouds have services for their own machines outside the link-local ranges.
+var metadata = map[netip.Addr]string{
+	netip.MustParseAddr("fd00:ec2::254"):   "AWS",
+	netip.MustParseAddr("fd20:ce::254"):    "Google Cloud",
+	netip.MustParseAddr("100.100.100.200"): "Alibaba Cloud",
+	netip.MustParseAddr("168.63.129.16"):   "Azure",
+}
 
 // CheckIP is CheckAddress for an address that a name was resolved to.
 func CheckIP(ip netip.Addr) error {
 	ip = ip.Unmap()
 	bare := ip.WithZone("")
-	if bare.IsLinkLocalUnicast() || bare.IsMulticast() || bare.IsUnspecified() || bare == metadata {
+	if bare.IsLinkLocalUnicast() || bare.IsMulticast() || bare.IsUnspecified() {
 		return fmt.Errorf("address %v is refused: it is link-local, multicast or unspecified; set CheckAddress to allow it", ip)
 	}
+	if cloud, is := metadata[bare]; is {
+		return fmt.Errorf("address %v is refused: %s has a service for its own machines there; set CheckAddress to allow it", ip, cloud)
+	}
+	if inner, is := within(bare); is {
+		if err := CheckIP(inner); err != nil {
+			return fmt.Errorf("address %v may lead to %v: %w", ip, inner, err)
+		}
+	}
 	return nil
+}
+
+// Ranges of IPv6 whose addresses have one of IPv4 at the offset from which a gateway would take it.
+var wrapped = []struct {
+	of netip.Prefix
+	at int
+}{
+	{netip.MustParsePrefix("64:ff9b::/96"), 12},   // NAT64
+	{netip.MustParsePrefix("64:ff9b:1::/48"), 12}, // NAT64 of a site
+	{netip.MustParsePrefix("2002::/16"), 2},       // 6to4
+	{netip.MustParsePrefix("::/96"), 12},          // IPv4-compatible
+}
+
+// within returns the IPv4 address that an IPv6 address has in it.
+func within(ip netip.Addr) (netip.Addr, bool) {
+	if ip.Is4() || ip == netip.IPv6Loopback() {
+		return netip.Addr{}, false
+	}
+	b := ip.As16()
+	for _, w := range wrapped {
+		if w.of.Contains(ip) {
+			return netip.AddrFrom4([4]byte(b[w.at : w.at+4])), true
+		}
+	}
+	return netip.Addr{}, false
 }
 
 // Control is CheckIP as a net.Dialer's Control.

@@ -170,7 +170,7 @@ func TestRefusedForGoodIsLoggedBriefly(t *testing.T) {
 
 // The routers' own rule about addresses.
 func TestCheckAddress(t *testing.T) {
-	for _, good := range []string{"10.0.0.1:80", "127.0.0.1:80", "[::1]:80", "192.0.2.7:80", "[fd00::1]:80", "[2001:db8::1]:80", "leader.example:80", "localhost:80"} {
+	for _, good := range []string{"10.0.0.1:80", "127.0.0.1:80", "[::1]:80", "192.0.2.7:80", "[fd00::1]:80", "[2001:db8::1]:80", "[64:ff9b::10.0.0.1]:80", "[2002:a00:1::1]:80", "100.100.100.201:80", "leader.example:80", "localhost:80"} {
 		if err := route.CheckAddress(good); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
@@ -178,6 +178,8 @@ func TestCheckAddress(t *testing.T) {
 	for _, bad := range []string{
 		"169.254.169.254:80", "[::ffff:169.254.169.254]:80", "[fe80::1]:80", "[fe80::1%eth0]:80", "[fd00:ec2::254]:80",
 		"224.0.0.1:80", "[ff02::1]:80", "0.0.0.0:80", "[::]:80", "[::ffff:0.0.0.0]:80", "nonsense",
+		"[fd20:ce::254]:80", "100.100.100.200:80", "168.63.129.16:80", "[::ffff:168.63.129.16]:80",
+		"[64:ff9b::169.254.169.254]:80", "[64:ff9b:1::a9fe:a9fe]:80", "[2002:a9fe:a9fe::1]:80", "[::169.254.169.254]:80", "[64:ff9b::6464:64c8]:80",
 	} {
 		if route.CheckAddress(bad) == nil {
 			t.Errorf("%s is allowed", bad)
@@ -188,6 +190,23 @@ func TestCheckAddress(t *testing.T) {
 	}
 	if err := route.Control("tcp", "[::1]:80", nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// A host that is invalid, or that a browser takes for another one, makes no URL.
+func TestCheckHostPort(t *testing.T) {
+	for _, good := range []string{"10.0.0.1:80", "[::1]:80", "[fe80::1]:80", "leader:80", "leader-0.orders_x.svc.cluster.local.:80", "1a.example:80", "3f2a9c1b2d4e:80", "0xy:80", "xn--bcher-kva.example:80"} {
+		if err := route.CheckHostPort(good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for _, bad := range []string{
+		"a;b:80", "a,b:80", "a&b=c:80", "<script>:80", `a"b:80`, "a'b:80", "(a):80", "a*:80", "a..b:80", ".a:80", "a b:80", "%31:80", "bücher.example:80", "１２７.０.０.１:80",
+		"2130706433:80", "0x7f000001:80", "0x7f.1:80", "127.1:80", "0177.0.0.1:80", "a.1:80", "[a]:80", "[10.0.0.1]:80", strings.Repeat("a", 64) + ":80", strings.Repeat("a.", 127) + "ab:80",
+	} {
+		if route.CheckHostPort(bad) == nil {
+			t.Errorf("%s passes", bad)
+		}
 	}
 }
 

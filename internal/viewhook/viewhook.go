@@ -19,3 +19,10 @@ var Enter func(view any) bool
 
 // Leave notes that work has ended for which Enter has returned true.
 var Leave func(view any)
+
+// EnterShard and LeaveShard are Enter and Leave for a *shard.Owned: the shard is not let go before the
+// work has left.
+var (
+	EnterShard func(owned any) bool
+	LeaveShard func(owned any)
+)

@@ -1,9 +1,8 @@
-package main
+// Package release tests what release.sh makes, as its users get it.
+package release
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -12,52 +11,44 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/mod/module"
-
-	"github.com/c8e606e4/leaderelection/tools/internal/repo"
 )
+
+const own = "github.com/c8e606e4/leaderelection"
 
 // market is where a release of what is committed can be had, for one test.
 type market struct {
-	*Release
-	env []string
+	root    string // the release's tree
+	version string // of this run only
+	modules []string
+	env     []string
 }
 
-// open makes a release with two versions and serves it as files. The versions are of this run only, and
-// taken out of the machine's module cache at the end, which has the other modules for all runs.
+// open makes a release and serves it as files, as the go command packs its tags. The release is taken out of the
+// machine's module cache at the end, which has the other modules for all runs.
 func open(t *testing.T) *market {
 	t.Helper()
-	root, err := repo.Find()
-	if err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	m := &market{root: filepath.Join(dir, "tree"), version: fmt.Sprint("v1.2.0-consume.", time.Now().UnixNano())}
+	m.run(t, ".", "./release.sh", m.version, m.root)
+	pinned := []string{"GOFLAGS=-modcacherw", "GOWORK=off", "GONOSUMDB=" + own, "GOSUMDB=off"}
+	m.env = append(pinned, "GOPROXY=direct", "GOMODCACHE="+filepath.Join(dir, "packed"), "GIT_CONFIG_COUNT=1",
+		"GIT_CONFIG_KEY_0=url.file://"+m.root+".insteadOf", "GIT_CONFIG_VALUE_0=https://"+own)
+	for tag := range strings.FieldsSeq(m.run(t, m.root, "git", "tag")) {
+		m.modules = append(m.modules, strings.TrimSuffix(path.Join(own, path.Dir(tag)), "/."))
 	}
-	proxy := t.TempDir()
-	m, now := &market{}, time.Now().UnixNano()
-	if m.Release, err = Make(root, t.TempDir(), fmt.Sprintf("v1.2.0-consume.%d", now), fmt.Sprintf("v0.9.0-consume.%d", now), proxy); err != nil {
-		t.Fatal(err)
+	for _, module := range m.modules {
+		m.run(t, dir, "go", "mod", "download", module+"@"+m.version)
 	}
-	before := m.run(t, root, "go", "env", "GOPROXY")
-	m.env = []string{"GOPROXY=file://" + proxy + "," + before, "GOFLAGS=-modcacherw", "GOWORK=off", "GONOSUMDB=" + m.Path, "GOSUMDB=off"}
-	cache := m.run(t, root, "go", "env", "GOMODCACHE")
-	t.Cleanup(func() { m.forget(t, cache) })
-	return m
-}
-
-// forget removes this run's versions from the module cache.
-func (m *market) forget(t *testing.T, cache string) {
-	for _, o := range m.Modules {
-		path, err := module.EscapePath(o.Path)
+	m.env = pinned
+	m.env = append(m.env, "GOPROXY=file://"+filepath.Join(dir, "packed/cache/download")+","+m.run(t, dir, "go", "env", "GOPROXY"))
+	cache := m.run(t, dir, "go", "env", "GOMODCACHE")
+	t.Cleanup(func() { // t's ctx is over
+		out, err := exec.Command("find", filepath.Join(cache, path.Dir(own)), filepath.Join(cache, "cache/download", path.Dir(own)), "-depth", "-path", "*@*"+m.version+"*", "-delete").CombinedOutput()
 		if err != nil {
-			t.Fatal(err)
+			t.Errorf("%v: %s", err, out)
 		}
-		found, _ := filepath.Glob(filepath.Join(cache, "cache", "download", filepath.FromSlash(path), "@v", m.Versions[o.Path]+".*"))
-		for _, name := range append(found, filepath.Join(cache, filepath.FromSlash(path)+"@"+m.Versions[o.Path])) {
-			if err := os.RemoveAll(name); err != nil {
-				t.Error(err)
-			}
-		}
-	}
+	})
+	return m
 }
 
 // run runs a command outside of the workspace and returns what it prints.
@@ -93,26 +84,21 @@ func (m *market) consumer(t *testing.T, modules, packages, had []string) (dir st
 		m.run(t, dir, "go", "mod", "edit", "-require="+v)
 	}
 	for _, path := range modules {
-		m.run(t, dir, "go", "get", path+"@"+m.Versions[path])
+		m.run(t, dir, "go", "get", path+"@"+m.version)
 	}
 	return dir
 }
 
-// modules returns what the consumer in dir is built of, each as path@version.
-func (m *market) modules(t *testing.T, dir string) []string {
+// all returns what the consumer in dir is built of, each as path@version.
+func (m *market) all(t *testing.T, dir string) []string {
 	t.Helper()
 	all := strings.Fields(m.run(t, dir, "go", "list", "-m", "-f", "{{if not .Main}}{{.Path}}@{{.Version}}{{end}}", "all"))
 	slices.Sort(all)
 	return all
 }
 
-func (m *market) goVersion(t *testing.T, dir string) string {
-	t.Helper()
-	return m.run(t, dir, "go", "list", "-m", "-f", "{{.GoVersion}}")
-}
-
 // brought is the Go and the modules that each module of ours brings along, by its directory.
-func brought(t *testing.T, m *market) map[string][]string {
+func brought(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "brought"))
 	if err != nil {
@@ -123,7 +109,7 @@ func brought(t *testing.T, m *market) map[string][]string {
 	with = func(dir string) (names []string) {
 		for _, name := range all[dir][1:] {
 			if other, ours := strings.CutPrefix(name, "= "); ours {
-				names = append(names, strings.TrimPrefix(path.Join(m.Path, other), m.Path+"/"))
+				names = append(names, strings.TrimPrefix(path.Join(own, other), own+"/"))
 				names = append(names, with(other)...)
 			} else {
 				names = append(names, name)
@@ -151,78 +137,52 @@ func brought(t *testing.T, m *market) map[string][]string {
 
 // imports is what a consumer imports of a module: itself, but for the root, whose packages
 // need more than the one at its root.
-func imports(m *market, o repo.Module) []string {
-	if o.Dir != "." {
-		return []string{o.Path}
+func imports(module string) []string {
+	if module != own {
+		return []string{module}
 	}
-	all := []string{m.Path}
-	for _, p := range []string{"clocks", "deciders/memory", "deciders/file", "deciders/hinted", "deciders/decidertest", "fence"} {
-		all = append(all, m.Path+"/"+p)
-	}
-	return all
+	return []string{own, own + "/clocks", own + "/deciders/memory", own + "/deciders/file", own + "/deciders/hinted", own + "/deciders/decidertest", own + "/fence"}
 }
 
 // Each module that a program imports can be had, builds, and brings what its list has: no
 // test server, no exporter, no SDK of another.
 func TestConsumeEach(t *testing.T) {
 	m := open(t)
-	lists := brought(t, m)
-	for _, o := range m.Modules {
-		if !o.Tagged || o.Dir == "cmd/leaderelect" || strings.Contains("/"+o.Dir, "/internal/") {
+	lists := brought(t)
+	for _, module := range m.modules {
+		of := strings.TrimPrefix(strings.TrimPrefix(module, own), "/")
+		if of == "" {
+			of = "."
+		}
+		if strings.HasPrefix(of, "cmd/") {
 			continue
 		}
-		want := lists[o.Dir]
-		delete(lists, o.Dir)
-		t.Run(o.Dir, func(t *testing.T) {
-			dir := m.consumer(t, []string{o.Path}, imports(m, o), nil)
-			got := []string{"go " + m.goVersion(t, dir)}
-			for _, v := range m.modules(t, dir) {
-				if name, _, _ := strings.Cut(v, "@"); name != o.Path {
-					got = append(got, strings.TrimPrefix(name, m.Path+"/"))
+		want := lists[of]
+		delete(lists, of)
+		t.Run(of, func(t *testing.T) {
+			dir := m.consumer(t, []string{module}, imports(module), nil)
+			got := []string{"go " + m.run(t, dir, "go", "list", "-m", "-f", "{{.GoVersion}}")}
+			for _, v := range m.all(t, dir) {
+				if name, _, _ := strings.Cut(v, "@"); name != module {
+					got = append(got, strings.TrimPrefix(name, own+"/"))
 				}
 			}
 			slices.Sort(got[1:])
 			if !slices.Equal(got, want) {
-				t.Errorf("what it brings is not what testdata/brought says:\n%s: %s", o.Dir, strings.Join(got, "\n\t"))
+				t.Errorf("what it brings is not what testdata/brought says:\n%s: %s", of, strings.Join(got, "\n\t"))
 			}
 		})
 	}
-	for dir := range lists {
-		t.Errorf("testdata/brought has a list for %s, which is not tagged", dir)
+	for of := range lists {
+		t.Errorf("testdata/brought has a list for %s, which is not tagged", of)
 	}
 }
 
-// The root, the stores, the fences and the command are v1 while shard, what has its types and the adapters
-// are v0, and a program may use both.
-func TestConsumeYoung(t *testing.T) {
-	m := open(t)
-	young := []string{"adapters/gocron", "adapters/kubernetes", "legrpc", "lehttp", "leotel", "leprom", "leslog", "shard"}
-	var tags []string
-	for _, o := range m.Modules {
-		if o.Tagged && slices.Contains(young, o.Dir) != strings.HasPrefix(m.Versions[o.Path], "v0.9.0-") {
-			t.Errorf("%s is %s", o.Dir, m.Versions[o.Path])
-		}
-		if o.Tagged {
-			tags = append(tags, o.Tag(m.Versions[o.Path]))
-		}
-	}
-	if !slices.Equal(m.Tags, tags) || !slices.Contains(tags, m.Versions[m.Path]) || !slices.Contains(tags, "shard/"+m.Versions[m.Path+"/shard"]) {
-		t.Errorf("the tags are %q", m.Tags)
-	}
-	both := []string{m.Path, m.Path + "/shard", m.Path + "/lehttp"}
-	all := m.modules(t, m.consumer(t, both, both, nil))
-	for _, path := range both {
-		if v := path + "@" + m.Versions[path]; !slices.Contains(all, v) {
-			t.Errorf("%s is not in %q", v, all)
-		}
-	}
-}
-
-// Versions that the module paths are not for, and v1 for young modules, are refused.
+// Versions that the module paths are not for are refused.
 func TestRefused(t *testing.T) {
-	for _, v := range [][2]string{{"v2.0.0", "v0.9.0"}, {"1.0.0", "v0.9.0"}, {"v1.0.0", "v1.0.0"}, {"v1.0.0", "0.9.0"}} {
-		if _, err := Make(t.TempDir(), t.TempDir(), v[0], v[1], ""); err == nil || !strings.Contains(err.Error(), "is no version") {
-			t.Errorf("%v: %v", v, err)
+	for _, v := range []string{"v2.0.0", "1.0.0", "v1.0", "v1.0.0 v1.0.1", ""} {
+		if out, err := exec.CommandContext(t.Context(), "./release.sh", v, filepath.Join(t.TempDir(), "tree")).CombinedOutput(); err == nil {
+			t.Errorf("%q: %s", v, out)
 		}
 	}
 }
@@ -240,8 +200,8 @@ func TestConsumeKeepsVersions(t *testing.T) {
 		"leotel":           {"github.com/prometheus/client_golang@v1.20.0", "go.opentelemetry.io/otel/sdk@v1.34.0"},
 	} {
 		t.Run(dir, func(t *testing.T) {
-			path := strings.TrimSuffix(m.Path+"/"+dir, "/.")
-			all := m.modules(t, m.consumer(t, []string{path}, []string{path}, had))
+			path := strings.TrimSuffix(own+"/"+dir, "/.")
+			all := m.all(t, m.consumer(t, []string{path}, []string{path}, had))
 			for _, v := range had {
 				if !slices.Contains(all, v) {
 					of, _, _ := strings.Cut(v, "@")
@@ -255,7 +215,7 @@ func TestConsumeKeepsVersions(t *testing.T) {
 // A store and an adapter build into a program that was never in the workspace.
 func TestConsumeBuild(t *testing.T) {
 	m := open(t)
-	both := []string{m.Path + "/deciders/s3", m.Path + "/adapters/gocron"}
+	both := []string{own + "/deciders/s3", own + "/adapters/gocron"}
 	dir := m.consumer(t, both, both, nil)
 	m.run(t, dir, "go", "build", "-o", os.DevNull, ".")
 	linked := m.run(t, dir, "go", "list", "-deps", ".")
@@ -271,51 +231,21 @@ func TestConsumeInstall(t *testing.T) {
 	m := open(t)
 	bin := t.TempDir()
 	m.env = append(m.env, "GOBIN="+bin)
-	path := m.Path + "/cmd/leaderelect"
-	m.run(t, t.TempDir(), "go", "install", path+"@"+m.Versions[path])
-	if out := m.run(t, bin, filepath.Join(bin, "leaderelect"), "--version"); !strings.Contains(out, m.Versions[path]) {
+	path := own + "/cmd/leaderelect"
+	m.run(t, t.TempDir(), "go", "install", path+"@"+m.version)
+	if out := m.run(t, bin, filepath.Join(bin, "leaderelect"), "--version"); !strings.Contains(out, m.version) {
 		t.Errorf("leaderelect --version prints %q", out)
 	}
 }
 
-// What the tags hold is what was packed: the go command gets the same sums from the
-// repository itself.
-func TestTags(t *testing.T) {
-	m := open(t)
-	at := m.Root
-	m.env = append(m.env, "GOPROXY=direct", "GOMODCACHE="+t.TempDir(), "GIT_CONFIG_COUNT=1",
-		"GIT_CONFIG_KEY_0=url.file://"+at+".insteadOf", "GIT_CONFIG_VALUE_0=https://"+m.Path)
-	for _, o := range m.Modules {
-		if o.Dir != "." && o.Dir != "shard" && o.Dir != "deciders/s3" && o.Dir != "cmd/leaderelect" {
-			continue
-		}
-		var got struct{ Sum, GoModSum string }
-		version := m.Versions[o.Path]
-		if err := json.Unmarshal([]byte(m.run(t, t.TempDir(), "go", "mod", "download", "-json", o.Path+"@"+version)), &got); err != nil {
-			t.Fatal(err)
-		}
-		want := strings.Join(m.sums[o.Path], "")
-		have := fmt.Sprintf("%s %s %s\n%s %s/go.mod %s\n", o.Path, version, got.Sum, o.Path, version, got.GoModSum)
-		if have != want {
-			t.Errorf("the tag %s has\n%s, packed was\n%s", o.Tag(version), have, want)
-		}
-	}
-}
-
-// A tag's tree builds with go.work and without it, where go.sum has to have our own modules.
+// A tag's tree builds as it is, in its go.work, without the module proxy. So does what is to be merged.
 func TestReleaseTree(t *testing.T) {
 	m := open(t)
-	again, err := repo.Load(m.Root)
-	if err != nil {
-		t.Fatal(err)
+	m.env = []string{"GOFLAGS=-mod=readonly", "GOPROXY=off", "GOWORK="}
+	for _, at := range []string{m.version, "release/" + m.version} {
+		m.run(t, m.root, "git", "checkout", "--quiet", at)
+		m.run(t, m.root, "go", "list", "-deps", "./deciders/s3", "./cmd/leaderelect")
 	}
-	if !maps.Equal(again.Versions, m.Versions) {
-		t.Errorf("go.work is for %v", again.Versions)
-	}
-	m.env = append(m.env, "GOFLAGS=-mod=readonly -modcacherw")
-	for _, dir := range []string{"deciders/s3", "cmd/leaderelect"} {
-		m.run(t, filepath.Join(m.Root, dir), "go", "list", "-deps", "./...")
-	}
-	m.env = append(m.env, "GOWORK=", "GOPROXY=off")
-	m.run(t, m.Root, "go", "list", "-deps", "./deciders/s3", "./cmd/leaderelect")
+	m.env = append(m.env, "GOWORK=off")
+	m.run(t, filepath.Join(m.root, "cmd/leaderelect"), "go", "list", "-deps", ".")
 }

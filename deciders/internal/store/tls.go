@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 )
 
@@ -117,15 +116,4 @@ func DialTLS(ctx context.Context, cfg *tls.Config, network, address string) (net
 		return nil, fmt.Errorf("TLS handshake with %s: %w", address, err)
 	}
 	return c, nil
-}
-
-// InTheClear reports whether others can read what is sent to an endpoint: by HTTP without TLS, and
-// not to this machine.
-func InTheClear(endpoint string) bool {
-	u, err := url.Parse(endpoint)
-	if err != nil || u.Scheme != "http" {
-		return false
-	}
-	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback())
 }

@@ -1,12 +1,10 @@
 package store
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -196,29 +194,6 @@ func (p *Params) Endpoint(name string) *url.URL {
 		return nil
 	}
 	return u
-}
-
-// KeyFile takes the name of a file with a secret key of this many bytes, raw or in base64, and
-// returns the key, or nil if it is not given. Rest never shows the key.
-func (p *Params) KeyFile(name string, size int) []byte {
-	file := p.String(name)
-	if file == "" {
-		return nil
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		p.Wrong("parameter %s: %w", name, err)
-		return nil
-	}
-	if len(data) == size {
-		return data
-	}
-	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(data)))
-	if err != nil || len(key) != size {
-		p.Wrong("the parameter %q: %s must hold a key of %d bytes, as they are or in base64 (openssl rand -base64 %d makes one)", name, file, size, size)
-		return nil
-	}
-	return key
 }
 
 // Take takes those that are wanted, whatever their names. Said is what Rest calls them.

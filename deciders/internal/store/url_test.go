@@ -1,10 +1,7 @@
 package store_test
 
 import (
-	"encoding/base64"
 	"net/url"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -111,41 +108,6 @@ func TestHosts(t *testing.T) {
 		got, err := store.Hosts(&url.URL{Host: host}, "1")
 		if strings.Join(got, " ") != want || (err == nil) != (want != "") {
 			t.Errorf("the hosts of %q are %q (%v), want %q", host, got, err, want)
-		}
-	}
-}
-
-func TestKeyFile(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "key")
-	key := strings.Repeat("k", 32)
-	for data, want := range map[string]string{
-		key: key,
-		base64.StdEncoding.EncodeToString([]byte(key)) + "\n": key,
-		base64.StdEncoding.EncodeToString([]byte(key[1:])):    "",
-		key[1:]: "",
-		"":      "",
-	} {
-		if err := os.WriteFile(file, []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		p, err := store.ParseParams(&url.URL{RawQuery: "file=" + url.QueryEscape(file)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := string(p.KeyFile("file", 32))
-		if err := p.Rest(); got != want || (err == nil) != (want != "") || err != nil && (strings.Contains(err.Error(), "kkk") || !strings.Contains(err.Error(), "32 bytes")) {
-			t.Errorf("%q is the key %q, %v", data, got, err)
-		}
-	}
-}
-
-func TestInTheClear(t *testing.T) {
-	for endpoint, want := range map[string]bool{
-		"": false, "https://a": false, "http://a": true, "http://10.0.0.1:9000/x": true,
-		"http://localhost:1": false, "http://127.0.0.1:1": false, "http://[::1]:1": false, "%": false,
-	} {
-		if got := store.InTheClear(endpoint); got != want {
-			t.Errorf("%q: %v", endpoint, got)
 		}
 	}
 }

@@ -10,3 +10,7 @@ require (
 )
 
 require filippo.io/edwards25519 v1.2.0 // indirect
+
+replace github.com/c8e606e4/leaderelection => ../../..
+
+replace github.com/c8e606e4/leaderelection/deciders/sql => ..

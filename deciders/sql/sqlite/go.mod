@@ -20,3 +20,7 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 )
+
+replace github.com/c8e606e4/leaderelection => ../../..
+
+replace github.com/c8e606e4/leaderelection/deciders/sql => ..

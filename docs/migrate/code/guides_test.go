@@ -17,8 +17,8 @@ var block = regexp.MustCompile("(?ms)(?:^<!-- ([^\\n]+) -->\\n)?^```go\\n(.*?)^`
 // piece, so that what a reader copies was compiled.
 func TestGuides(t *testing.T) {
 	guides, err := filepath.Glob("../*.md")
-	if err != nil || len(guides) < 5 {
-		t.Fatalf("guides %q, %v: want five or more", guides, err)
+	if err != nil || len(guides) < 3 {
+		t.Fatalf("guides %q, %v: want three or more", guides, err)
 	}
 	blocks := 0
 	for _, guide := range guides {
@@ -44,7 +44,7 @@ func TestGuides(t *testing.T) {
 			}
 		}
 	}
-	if blocks < 10 {
+	if blocks < 8 {
 		t.Errorf("%d blocks of Go in all guides: are they still found?", blocks)
 	}
 }

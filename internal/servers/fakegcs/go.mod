@@ -2,11 +2,6 @@ module github.com/c8e606e4/leaderelection/internal/servers/fakegcs
 
 go 1.26.0
 
-replace (
-	github.com/c8e606e4/leaderelection => ../../..
-	github.com/c8e606e4/leaderelection/deciders/gcs => ../../../deciders/gcs
-)
-
 require (
 	cloud.google.com/go/storage v1.70.0
 	github.com/c8e606e4/leaderelection v0.0.0
@@ -70,3 +65,7 @@ require (
 	google.golang.org/grpc v1.85.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
+
+replace github.com/c8e606e4/leaderelection => ../../..
+
+replace github.com/c8e606e4/leaderelection/deciders/gcs => ../../../deciders/gcs

@@ -27,15 +27,3 @@ func TestConformance(t *testing.T) {
 	js := func(t testing.TB) jetstream.JetStream { return s.JetStream(t) }
 	decidertest.Run(t, elections(js, "elections", &natskv.Options{Create: &jetstream.KeyValueConfig{}}), nil)
 }
-
-func BenchmarkNATS(b *testing.B) {
-	s := natstest.Start(b)
-	js := func(t testing.TB) jetstream.JetStream { return s.JetStream(t) }
-	decidertest.Bench(b, elections(js, "elections", &natskv.Options{Create: &jetstream.KeyValueConfig{}}))
-}
-
-func BenchmarkCluster(b *testing.B) {
-	c := natstest.Cluster(b, 3)
-	js := func(t testing.TB) jetstream.JetStream { return c.JetStream(t) }
-	decidertest.Bench(b, elections(js, "elections", &natskv.Options{Create: &jetstream.KeyValueConfig{Replicas: 3}}))
-}

@@ -82,6 +82,9 @@ func FuzzHandler(f *testing.F) {
 		if w.Code < 200 || w.Code > 599 {
 			t.Errorf("status %d", w.Code)
 		}
+		if strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") && w.Header().Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: a browser may take the answer for something else: %v", method, w.Header())
+		}
 		if strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") && method != http.MethodHead && !json.Valid(bytes.TrimSpace(w.Body.Bytes())) {
 			t.Errorf("no JSON: %q", w.Body)
 		}

@@ -146,6 +146,7 @@ func (s *server) file(name, kind string) http.HandlerFunc {
 func answer(w http.ResponseWriter, code int, v any) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(v)
