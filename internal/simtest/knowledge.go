@@ -74,9 +74,9 @@ func (r *recorder) tell(a *actor, e *le.RaceEntry, o *op, how source) {
 	a.told[stateOf(e)] = s
 }
 
-// hears keeps what makes it quiet for an actor: it has read a record twice that is older than one known, with no
-// proof in between that the store has kept that one; or the record was emptied; or a read shows another
-// record in the place of one that a feed had told of. From when it first saw that, it takes nothing, nor releases
+// hears keeps what makes it quiet for an actor: it has read a version of the record twice that is older than
+// what it knew, or once, and the next newer record is of another leadership; or the record was emptied; or a read shows
+// another record in the place of one that a feed had told of. From when it first saw that, it takes nothing, nor releases
 // anything, for a term and the allowance. With the lock.
 func (r *recorder) hears(a *actor, e *le.RaceEntry, how source) {
 	_, now := a.clock.Both()
@@ -87,23 +87,29 @@ func (r *recorder) hears(a *actor, e *le.RaceEntry, how source) {
 	other := order == 0 && !alike(e, n)
 	switch {
 	case order > 0, other && how != wasPushed && !a.proved:
+		for _, at := range a.older {
+			if e.ElectionNumber != n.ElectionNumber || e.Incarnation != n.Incarnation {
+				r.hush(a, at)
+			}
+		}
 		if e.Emptied || other && how == wasRead {
 			r.hush(a, now)
 		}
 		a.heard, a.proved, a.older = e.Clone(), how != wasPushed, nil
 	case order == 0 && !other:
-		if how != wasPushed {
-			a.proved, a.older = true, nil
-		}
+		a.proved = a.proved || how != wasPushed
 	case how != wasPushed:
-		if at, again := a.older[termOf(e)]; again {
+		v, _ := e.Token.(version)
+		at, again := a.older[v.n]
+		switch {
+		case again:
 			r.hush(a, at)
-			return
+		case a.older == nil:
+			a.older = map[uint64]time.Duration{}
+			fallthrough
+		default:
+			a.older[v.n] = now
 		}
-		if a.older == nil {
-			a.older = map[term]time.Duration{}
-		}
-		a.older[termOf(e)] = now
 	}
 }
 

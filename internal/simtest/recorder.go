@@ -29,17 +29,17 @@ type actor struct {
 
 	// The recorder's, under its lock:
 	told     map[state]sighting
-	terms    map[term]reading       // when it was first told of each, by its clock
-	newest   *le.RaceEntry          // that it was told of
-	greatest le.ElectionNumber      // the same
-	heard    *le.RaceEntry          // the newest, as it stands after the last proof
-	proved   bool                   // it was read or written, and not only pushed
-	older    map[term]time.Duration // read since then, and older: when first, by its monotonic clock
-	quiet    time.Duration          // by its monotonic clock it is quiet until then: see hears
-	readAt   reading                // when the last read that was answered began, by its clock
-	readTrue time.Duration          // and in true time
-	open     time.Duration          // true time at or after which a read must begin before the next write; 0 where nothing is open
-	pending  *op                    // the last call, until it is answered
+	terms    map[term]reading         // when it was first told of each, by its clock
+	newest   *le.RaceEntry            // that it was told of
+	greatest le.ElectionNumber        // the same
+	heard    *le.RaceEntry            // the newest, as it stands after the last proof
+	proved   bool                     // it was read or written, and not only pushed
+	older    map[uint64]time.Duration // versions read since then, and older: when first, by its monotonic clock
+	quiet    time.Duration            // by its monotonic clock it is quiet until then: see hears
+	readAt   reading                  // when the last read that was answered began, by its clock
+	readTrue time.Duration            // and in true time
+	open     time.Duration            // true time at or after which a read must begin before the next write; 0 where nothing is open
+	pending  *op                      // the last call, until it is answered
 	recent   []time.Duration
 	calls    int // all
 	flying   int // calls that have not returned
@@ -124,9 +124,11 @@ func (r *recorder) note(who, format string, args ...any) {
 	r.logf(who, format, args...)
 }
 
+const violation = "VIOLATION: "
+
 // failf records a violation. With the lock.
 func (r *recorder) failf(who, format string, args ...any) {
-	r.logf(who, "VIOLATION: "+format, args...)
+	r.logf(who, violation+format, args...)
 	if len(r.violations) < 8 {
 		r.violations = append(r.violations, fmt.Sprintf("%12.6f %s: ", r.now().Seconds(), who)+fmt.Sprintf(format, args...))
 	}
@@ -156,12 +158,19 @@ func (r *recorder) failed() bool {
 	return len(r.violations) > 0
 }
 
-// trace is the last n lines.
+// trace is the last n lines, or if a rule was broken, n around that.
 func (r *recorder) trace(n int) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var b strings.Builder
-	for _, l := range r.lines[max(0, len(r.lines)-n):] {
+	end := len(r.lines)
+	for i := range r.lines {
+		if strings.HasPrefix(r.lines[i].format, violation) {
+			end = min(end, i+n/6)
+			break
+		}
+	}
+	for _, l := range r.lines[max(0, end-n):end] {
 		fmt.Fprintf(&b, "%12.6f %-10s ", l.at.Seconds(), l.who)
 		fmt.Fprintf(&b, l.format, l.args...)
 		b.WriteByte('\n')

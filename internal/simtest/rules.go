@@ -115,7 +115,7 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 		r.counts["extensions"]++
 	case e.Extension > 0 && r.lostSince(p, e.ElectionNumber):
 		r.counts["fault: a leader extended its leadership over a record that the store was set back to"]++
-		if !old.Vacant() && old.Incarnation != e.Incarnation {
+		if !old.Vacant() && !p.incarnations[old.Incarnation] {
 			if early := r.early(o, old, e); early > 0 {
 				r.failf(who, "extends its leadership over %v, by which another may lead for %v more", r.short(old), early)
 			}

@@ -251,15 +251,20 @@ func (w *world) calm() {
 	if w.lastIsMarked() {
 		within = max(within, w.measuredWithin())
 	}
-	if w.Skewed > 0 {
+	longest := within
+	if w.Skewed > 0 && w.Hold > 0 { // a hold has no patience
 		w.pass(4 * w.Calm)
-		within += w.overdue()
+		longest += w.overdue()
 	}
 	silent := func() {}
 	if w.Nags {
 		silent = w.nag(since + within)
 	}
 	w.pass(since + within - w.now())
+	for within < longest && !w.ledAgain() && !w.rec.failed() {
+		within = min(within+w.longest(), longest)
+		w.pass(since + within - w.now())
+	}
 	for range 2 * w.Hosts { // each may have taken too early once what another had taken too early
 		longer := w.quietUntil() + max(w.poll(), w.standoff()) + w.rest() - since
 		if longer <= within || w.ledAgain() {
