@@ -215,7 +215,9 @@ func (r *recorder) acquirable(o *op, old, e *le.RaceEntry) {
 	}
 	read := *o
 	read.wall, read.mono = o.readAt.wall, o.readAt.mono
-	if r.early(&read, old, e) > 0 {
+	then := *e
+	then.Unsynchronized = e.Unsynchronized || r.wild || r.lies // its wall clock may have shown it since
+	if r.early(&read, old, &then) > 0 {
 		r.failf(who, "campaigns %v without having read it since it was acquirable", r.short(old))
 	}
 }
