@@ -183,6 +183,7 @@ var errJob = errors.New("simtest: the job has failed")
 func (p *process) run(ctx context.Context) {
 	w := p.host.w
 	var ran, over bool
+	var returned time.Duration
 	var result, cause error
 	job := func(ctx context.Context, view *le.TimeView) error {
 		ran = true
@@ -190,7 +191,7 @@ func (p *process) run(ctx context.Context) {
 		w.rec.mu.Lock()
 		defer w.rec.mu.Unlock()
 		p.leaving = true
-		cause = context.Cause(ctx)
+		cause, returned = context.Cause(ctx), w.rec.now()
 		p.actor.clock.Outside(func() { over = !view.ValueInFuture() })
 		if view.ElectionNumber()%2 == 0 {
 			result = errJob
@@ -208,7 +209,7 @@ func (p *process) run(ctx context.Context) {
 			ran && result != nil && !errors.Is(err, result),
 			ran && over && err == nil,
 			ran && over && cause != nil && !errors.Is(err, cause),
-			ran && !over && cause == nil && result == nil && err != nil:
+			ran && !over && cause == nil && result == nil && err != nil && p.actor.clock.Awake(returned) == returned: // not frozen as it returned
 			w.rec.fail(p.name, "Run returned %v; its job ran: %v, returned %v, and its ctx was cancelled by %v, its view over: %v", err, ran, result, cause, over)
 		}
 		w.rec.count("batch jobs")
