@@ -112,6 +112,10 @@ func (f *follower) begin(now instant, kind OpKind, entry, over *RaceEntry) {
 	f.call, f.lastCall = k, now.mono
 	if kind == OpRead {
 		f.lastRead, f.everAsked = now.mono, true
+		if f.poll >= minPause {
+			f.reads.note(now.mono)
+			f.reads.noted = true
+		}
 	}
 	go func() {
 		a := &answer{call: k, err: errGoexit}

@@ -76,9 +76,6 @@ func (c *Campaign) act(wake *alarm) {
 	switch kind := c.l.next(wake.now, wish); {
 	case kind == OpRead:
 		c.f.read(wake, max(c.readDue(), c.f.reads.floor))
-		if c.f.call != nil {
-			c.f.reads.note(wake.now.mono)
-		}
 	case kind != "" && c.mayWrite(wake, kind):
 		c.write(wake, kind)
 	case c.leadership == nil && !c.stopping:

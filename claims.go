@@ -73,12 +73,12 @@ const (
 //
 // A state that is older than one known comes from a stale read, or the store was set back, or a feed has told of
 // what is undone. If that very version is read again, or if the next newer state is of another leadership than the
-// newest, it is taken for a set-back. A record that was emptied is one. Then somebody may lead by a state that is
+// newest, it is taken for a set-back. (But not if it is this candidate's own: its write has found the newest there.) A record that was emptied is one. Then somebody may lead by a state that is
 // lost, and that nobody here has seen. Such a view ends within a term of the set-back, since no write confirms
 // it any more. So nobody new leads here for the longest term from when that state was first seen.
 //
 // What a feed tells is no proof. Another state of the same order that is read takes its place, as news.
-func (k *claims) learn(r *RaceEntry, how source, now instant) (news bool) {
+func (k *claims) learn(r *RaceEntry, how source, own bool, now instant) (news bool) {
 	n, proof := &k.newest, how != wasPushed
 	k.disputed = k.disputed && how != wasRead
 	order := +1
@@ -96,7 +96,7 @@ func (k *claims) learn(r *RaceEntry, how source, now instant) (news bool) {
 			seen, replaces = n.seen, false
 		default:
 			k.longest = max(k.term, k.termOf(r), k.termOf(n.of))
-			if r.ElectionNumber != n.of.ElectionNumber || r.Incarnation != n.of.Incarnation {
+			if !own && (r.ElectionNumber != n.of.ElectionNumber || r.Incarnation != n.of.Incarnation) {
 				for _, o := range k.older {
 					k.hush(o.seen)
 				}
@@ -171,7 +171,8 @@ func (k *claims) end(c claim) end {
 		return free
 	case !r.Vacant() && compares:
 		if hold == 0 && k.hold == 0 {
-			wall.mono = c.seen + max(2*term, term+3*k.skew) // patience
+			longest := max(term, k.longest)
+			wall.mono = c.seen + max(2*longest, longest+3*k.skew) // patience
 		}
 		return wall
 	}

@@ -325,8 +325,8 @@ func (f *follower) pollDue(wake *alarm, k *claims) (due time.Duration, polling b
 		return silent, true
 	case f.feedUp:
 		return max(f.lastRead, f.heard) + f.poll, true
-	case k.base.of == nil && f.reads.fails > 0:
-		return 0, true // nothing is known yet: only the back-off spaces the reads
+	case f.reads.fails > 0:
+		return 0, true // only the back-off spaces the reads
 	case f.everAsked:
 		return f.lastRead + f.poll<<min(f.reads.wary, 1), true
 	case f.feed != nil && f.feedRunning:

@@ -15,7 +15,7 @@ type lease struct {
 	witness
 	writes  []write    // of the lease, of the last two terms
 	unsure  bool       // a write's outcome is open: a read comes before any other write
-	refused *RaceEntry // a write over it was refused: it is written over again when two reads in a row have shown it
+	refused *RaceEntry // a write over it was refused: if it is old, it is written over again when two reads in a row have shown it
 	proof   bool       // base was read or written, and not only pushed
 	at      instant    // base was the record at this instant
 	proved  *RaceEntry // the newest state that was read or written
@@ -53,6 +53,9 @@ func (w *write) led(r *RaceEntry) bool {
 	return !r.Vacant() && r.WriteID == w.of.WriteID && r.Incarnation == w.of.Incarnation && r.ElectionNumber == w.of.ElectionNumber &&
 		r.Extension >= w.of.Extension && r.TermExpiry.Equal(w.of.TermExpiry)
 }
+
+// robs reports whether w takes the record from another, by a wall clock.
+func (w *write) robs() bool { return w.kind == OpAcquire && !w.of.Unsynchronized && !w.over.Vacant() }
 
 func newLease(p *policy) *lease {
 	return &lease{claims: claims{policy: p, longest: p.term, dead: map[string]bool{}}}
@@ -113,9 +116,9 @@ func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) 
 	if b := l.base.of; how == wasWritten || how == wasRead && b != nil && l.refused != nil && same(r, b) && same(r, l.refused) && !l.unsure {
 		l.refused = nil
 	}
-	news = l.claims.learn(r, how, now)
-	l.highest = max(l.highest, r.ElectionNumber)
 	w, proof := l.origin(r), how != wasPushed
+	news = l.claims.learn(r, how, w != nil, now)
+	l.highest = max(l.highest, r.ElectionNumber)
 	switch {
 	case proof:
 		l.at, l.proof, l.unsure = began, true, false
@@ -125,7 +128,7 @@ func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) 
 	case news:
 		l.at, l.proof, l.unsure = now, false, l.unsure || w != nil
 	}
-	if l.checked && w != nil && l.observe(commitTS(r.Token), w.begun, now, l.skew) && w.kind == OpAcquire && !w.done && !w.of.Unsynchronized && !w.over.Vacant() {
+	if l.checked && w != nil && l.observe(commitTS(r.Token), w.begun, now, l.skew) && !w.done && w.robs() {
 		l.hush(w.begun.mono) // it was taken too early, perhaps from a leader who does not know
 	}
 	l.doubt()
@@ -162,6 +165,11 @@ func (d *lead) ask(r *RaceEntry, id string) {
 // bounded takes in the clock's own bound for its error; 0 if it cannot tell.
 func (l *lease) bounded(bound time.Duration) {
 	l.own(bound, l.skew)
+	for i := range l.writes {
+		if w := &l.writes[i]; l.witness.bound != 0 && w.robs() {
+			l.hush(w.begun.mono) // it may have been taken too early
+		}
+	}
 	l.doubt()
 }
 
@@ -210,7 +218,7 @@ func (l *lease) next(now instant, w wish) OpKind {
 	if over, _ := l.over(now, l.mine); !over {
 		return ""
 	}
-	if seen, _ := l.over(l.at, l.mine); l.unsure || !seen || !l.twice || !l.proof && !b.Vacant() || l.refused != nil && same(b, l.refused) {
+	if seen, _ := l.over(l.at, l.mine); l.unsure || !seen || !l.twice || !l.proof && !b.Vacant() || l.refused != nil && same(b, l.refused) && b.Compare(l.newest.of) < 0 {
 		return OpRead // it must be seen again after it was free
 	}
 	return OpAcquire

@@ -23,6 +23,7 @@ type retry struct {
 	recent [maxFailures]time.Duration // when the last failures began, as a ring
 	count  int                        // the number of all failures
 	floor  time.Duration              // the earliest start that keeps to maxFailures
+	noted  bool                       // the last attempt was counted when it began
 }
 
 // maxFailures is how many attempts that fail may begin within a second, whatever has worked, or was
@@ -63,15 +64,15 @@ func (r *retry) failed(start time.Duration, urgent bool) {
 	x := (r.seed + r.fails) * 0x9E3779B97F4A7C15
 	x ^= x >> 29
 	pause += time.Duration(x%1024) * pause / 4096
-	r.note(start)
+	if !r.noted {
+		r.note(start)
+	}
+	r.noted = false
 	r.notBefore = max(r.notBefore, start+pause, r.floor)
 }
 
-// note counts the attempt that began at start: it has failed, or has followed from one that failed.
+// note counts the attempt that began at start: it has failed, or may be one of many in a row.
 func (r *retry) note(start time.Duration) {
-	if r.count > 0 && r.recent[(r.count-1)%maxFailures] == start {
-		return
-	}
 	r.recent[r.count%maxFailures] = start
 	if r.count++; r.count >= maxFailures {
 		r.floor = r.recent[r.count%maxFailures] + time.Second

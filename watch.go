@@ -220,7 +220,7 @@ func (o *observer) learn(e *RaceEntry, at, now instant, how source) {
 	if o.ending {
 		return
 	}
-	news := o.k.learn(e, how, now)
+	news := o.k.learn(e, how, false, now)
 	if news {
 		o.shown = instant{}
 	}
