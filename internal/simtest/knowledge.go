@@ -1,6 +1,7 @@
 package simtest
 
 import (
+	"reflect"
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
@@ -25,6 +26,13 @@ type term struct {
 
 func termOf(e *le.RaceEntry) term {
 	return term{e.ElectionNumber, e.LeaderID, e.Incarnation, e.TermExpiry.UnixNano()}
+}
+
+// olderState is a state of the record that is older than what its reader knew, and when it first read that, by its
+// monotonic clock.
+type olderState struct {
+	e    *le.RaceEntry
+	seen time.Duration
 }
 
 // sighting is when somebody was told of a state of the record.
@@ -75,9 +83,9 @@ func (r *recorder) tell(a *actor, e *le.RaceEntry, o *op, how source) {
 }
 
 // hears keeps what makes it quiet for an actor: it has read a version of the record twice that is older than
-// what it knew, or once, and the next newer record is of another leadership; or the record was emptied; or a read shows
-// another record in the place of one that a feed had told of. From when it first saw that, it takes nothing, nor releases
-// anything, for a term and the allowance. With the lock.
+// what it knew, or a request over that; or it was read once, and the next newer record is of another leadership; or the
+// record was emptied; or a read shows another record in the place of one that a feed had told of. From when it
+// first saw that, it takes nothing, nor releases anything, for a term and the allowance. With the lock.
 func (r *recorder) hears(a *actor, e *le.RaceEntry, how source) {
 	_, now := a.clock.Both()
 	n, order := a.heard, +1
@@ -87,9 +95,9 @@ func (r *recorder) hears(a *actor, e *le.RaceEntry, how source) {
 	other := order == 0 && !alike(e, n)
 	switch {
 	case order > 0, other && how != wasPushed && !a.proved:
-		for _, at := range a.older {
+		for _, old := range a.older {
 			if e.ElectionNumber != n.ElectionNumber || e.Incarnation != n.Incarnation {
-				r.hush(a, at)
+				r.hush(a, old.seen)
 			}
 		}
 		if e.Emptied || other && how == wasRead {
@@ -99,17 +107,13 @@ func (r *recorder) hears(a *actor, e *le.RaceEntry, how source) {
 	case order == 0 && !other:
 		a.proved = a.proved || how != wasPushed
 	case how != wasPushed:
-		v, _ := e.Token.(version)
-		at, again := a.older[v.n]
-		switch {
-		case again:
-			r.hush(a, at)
-		case a.older == nil:
-			a.older = map[uint64]time.Duration{}
-			fallthrough
-		default:
-			a.older[v.n] = now
+		for _, old := range a.older {
+			if termOf(old.e) == termOf(e) && (e.Compare(old.e) > 0 || reflect.DeepEqual(e.Token, old.e.Token)) {
+				r.hush(a, old.seen)
+				return
+			}
 		}
+		a.older = append(a.older, olderState{e.Clone(), now})
 	}
 }
 

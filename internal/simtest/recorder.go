@@ -29,17 +29,17 @@ type actor struct {
 
 	// The recorder's, under its lock:
 	told     map[state]sighting
-	terms    map[term]reading         // when it was first told of each, by its clock
-	newest   *le.RaceEntry            // that it was told of
-	greatest le.ElectionNumber        // the same
-	heard    *le.RaceEntry            // the newest, as it stands after the last proof
-	proved   bool                     // it was read or written, and not only pushed
-	older    map[uint64]time.Duration // versions read since then, and older: when first, by its monotonic clock
-	quiet    time.Duration            // by its monotonic clock it is quiet until then: see hears
-	readAt   reading                  // when the last read that was answered began, by its clock
-	readTrue time.Duration            // and in true time
-	open     time.Duration            // true time at or after which a read must begin before the next write; 0 where nothing is open
-	pending  *op                      // the last call, until it is answered
+	terms    map[term]reading  // when it was first told of each, by its clock
+	newest   *le.RaceEntry     // that it was told of
+	greatest le.ElectionNumber // the same
+	heard    *le.RaceEntry     // the newest, as it stands after the last proof
+	proved   bool              // it was read or written, and not only pushed
+	older    []olderState      // read since then
+	quiet    time.Duration     // by its monotonic clock it is quiet until then: see hears
+	readAt   reading           // when the last read that was answered began, by its clock
+	readTrue time.Duration     // and in true time
+	open     time.Duration     // true time at or after which a read must begin before the next write; 0 where nothing is open
+	pending  *op               // the last call, until it is answered
 	recent   []time.Duration
 	calls    int // all
 	flying   int // calls that have not returned
