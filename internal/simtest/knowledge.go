@@ -95,13 +95,14 @@ func (r *recorder) hears(a *actor, e *le.RaceEntry, how source) {
 	other := order == 0 && !alike(e, n)
 	switch {
 	case order > 0, other && how != wasPushed && !a.proved:
+		own := a.proc != nil && a.proc.incarnations[e.Incarnation] // then its write has found the newest there
 		for _, old := range a.older {
-			if e.ElectionNumber != n.ElectionNumber || e.Incarnation != n.Incarnation {
-				r.hush(a, old.seen)
+			if !own && (e.ElectionNumber != n.ElectionNumber || e.Incarnation != n.Incarnation) {
+				r.hush(a, old.seen, how)
 			}
 		}
-		if e.Emptied || other && how == wasRead {
-			r.hush(a, now)
+		if e.Emptied || other && how == wasRead && termOf(e) != termOf(n) {
+			r.hush(a, now, how)
 		}
 		a.heard, a.proved, a.older = e.Clone(), how != wasPushed, nil
 	case order == 0 && !other:
@@ -109,7 +110,10 @@ func (r *recorder) hears(a *actor, e *le.RaceEntry, how source) {
 	case how != wasPushed:
 		for _, old := range a.older {
 			if termOf(old.e) == termOf(e) && (e.Compare(old.e) > 0 || reflect.DeepEqual(e.Token, old.e.Token)) {
-				r.hush(a, old.seen)
+				if !a.proved {
+					how = wasPushed // its loop may have heard of both in another order
+				}
+				r.hush(a, old.seen, how)
 				return
 			}
 		}
@@ -117,8 +121,21 @@ func (r *recorder) hears(a *actor, e *le.RaceEntry, how source) {
 	}
 }
 
-// hush begins an actor's quiet at the given time of its monotonic clock. With the lock.
-func (r *recorder) hush(a *actor, from time.Duration) { a.quiet = max(a.quiet, from+r.measuredWait) }
+// hush begins an actor's quiet at the given time of its monotonic clock: for the longest term at most, and its own at
+// least. What was pushed may come when it writes. With the lock.
+func (r *recorder) hush(a *actor, from time.Duration, how source) {
+	a.quiet = max(a.quiet, from+r.measuredWait)
+	if p := a.proc; p != nil && how != wasPushed {
+		a.surely = max(a.surely, from+p.term+p.allowance(p.term))
+	}
+}
+
+// loud holds a candidate to the quiet. With the lock.
+func (r *recorder) loud(o *op) {
+	if a, e := o.actor, o.write; o.mono < a.surely && (e.Vacant() || e.Extension == 0) {
+		r.failf(a.name, "writes %v, though it is quiet for %v more: the store was set back, or seems to have been", r.short(e), a.surely-o.mono)
+	}
+}
 
 // quietUntil is the true time until which it is quiet for some process that lives, at the latest.
 func (w *world) quietUntil() (until time.Duration) {

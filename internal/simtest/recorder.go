@@ -35,7 +35,8 @@ type actor struct {
 	heard    *le.RaceEntry     // the newest, as it stands after the last proof
 	proved   bool              // it was read or written, and not only pushed
 	older    []olderState      // read since then
-	quiet    time.Duration     // by its monotonic clock it is quiet until then: see hears
+	quiet    time.Duration     // by its monotonic clock it is quiet until then: see hears, at most
+	surely   time.Duration     // and at least
 	readAt   reading           // when the last read that was answered began, by its clock
 	readTrue time.Duration     // and in true time
 	open     time.Duration     // true time at or after which a read must begin before the next write; 0 where nothing is open
@@ -228,6 +229,7 @@ func (r *recorder) calling(ctx context.Context, a *actor, write *le.RaceEntry) *
 		r.failf(a.name, "writes %v though the outcome of its last write is open and it has not read since", r.short(write))
 	}
 	if a.proc != nil {
+		r.loud(o)
 		r.writing(a.proc, o)
 	}
 	return o
