@@ -50,7 +50,6 @@ type claims struct {
 	newest   claim         // of the newest state ever learned
 	base     claim         // of the state that the next write is conditional on
 	older    []claim       // states that reads have shown since newest, and that are older
-	twice    bool          // base is not such a state, or was read again
 	disputed bool          // a feed has told of such a state since the last read
 	longest  time.Duration // of the terms of the newest state, of the one before, and of the policy
 	quiet    time.Duration // nobody new leads before: something is not as it was promised
@@ -72,10 +71,11 @@ const (
 // learn takes in a state of the record, and reports whether it is newer than all before.
 //
 // A state that is older than one known comes from a stale read, or the store was set back, or a feed has told of
-// what is undone. If that very version is read again, or if the next newer state is of another leadership than the
-// newest, it is taken for a set-back. (But not if it is this candidate's own: its write has found the newest there.) A record that was emptied is one. Then somebody may lead by a state that is
-// lost, and that nobody here has seen. Such a view ends within a term of the set-back, since no write confirms
-// it any more. So nobody new leads here for the longest term from when that state was first seen.
+// what is undone. A read cannot tell which. The store has been set back if a write over such a state is accepted (see
+// lease.learn), or if the next newer state is another's, and of another leadership than the newest. A record
+// that was emptied was set back as well. Then somebody may lead by a state that is lost, and that nobody here has
+// seen. Such a view ends within a term of the set-back, since no write confirms it any more. So nobody new
+// leads here before that: it is quiet.
 //
 // What a feed tells is no proof. Another state of the same order that is read takes its place, as news.
 func (k *claims) learn(r *RaceEntry, how source, own bool, now instant) (news bool) {
@@ -96,38 +96,43 @@ func (k *claims) learn(r *RaceEntry, how source, own bool, now instant) (news bo
 			seen, replaces = n.seen, false
 		default:
 			k.longest = max(k.term, k.termOf(r), k.termOf(n.of))
-			if !own && (r.ElectionNumber != n.of.ElectionNumber || r.Incarnation != n.of.Incarnation) {
-				for _, o := range k.older {
-					k.hush(o.seen)
-				}
-			}
 		}
-		if r.Emptied || replaces && how == wasRead {
-			k.hush(now.mono)
+		doubted := len(k.older) > 0 && (r.ElectionNumber != n.of.ElectionNumber || r.Incarnation != n.of.Incarnation)
+		if r.Emptied || replaces && how == wasRead || doubted && !own {
+			k.hush(now)
 		}
 		*n, k.older, news = claim{r, seen, proof}, nil, true
-		k.base, k.twice = *n, true
+		k.base = *n
 	case order == 0 && !replaces:
-		n.proved = n.proved || proof
-		k.base, k.twice = claim{r, n.seen, n.proved}, true
+		if proof {
+			n.proved, k.older = true, nil
+		}
+		k.base = claim{r, n.seen, n.proved}
 	case !proof:
 		k.disputed = k.disputed || !n.proved
 	default:
-		i := slices.IndexFunc(k.older, func(o claim) bool { return oneTerm(o.of, r) && sameVersion(o.of.Token, r.Token) })
-		if k.twice = i >= 0; k.twice {
-			k.hush(k.older[i].seen)
-		} else {
-			k.older = append(k.older[max(0, len(k.older)-maxOlder+1):], claim{r, now.mono, true})
-			i = len(k.older) - 1
+		k.base = claim{r, now.mono, true}
+		if i := slices.IndexFunc(k.older, func(o claim) bool { return oneTerm(o.of, r) }); i >= 0 {
+			k.base.seen = k.older[i].seen
+			break
 		}
-		k.base = claim{r, k.older[i].seen, true}
+		if r.Emptied {
+			k.hush(now)
+		}
+		k.older = append(k.older[max(0, len(k.older)-maxOlder+1):], k.base)
 	}
 	return news
 }
 
-// hush begins the quiet: the longest term, and what two clocks run apart in it, from the given moment.
-func (k *claims) hush(from time.Duration) {
-	k.quiet = max(k.quiet, from+k.longest+drift(k.longest, k.skew))
+// old reports whether r is older than the newest state known, or another of the same order.
+func (k *claims) old(r *RaceEntry) bool {
+	n := k.newest.of
+	return n != nil && (r.Compare(n) < 0 || r.Compare(n) == 0 && !oneTerm(r, n))
+}
+
+// hush begins the quiet: the longest term, and what two clocks run apart in it.
+func (k *claims) hush(from instant) {
+	k.quiet = max(k.quiet, from.mono+k.longest+drift(k.longest, k.skew))
 }
 
 // termOf returns the term of r, or this candidate's if r names none.

@@ -113,11 +113,9 @@ type Config struct {
 	// this way is survived for half of ExtendEvery longer.
 	ExtendEvery time.Duration
 
-	// Priority makes this candidate preferred to candidates with a smaller Priority. From -2^31
-	// to 2^31-1. Zero for all means that all are alike. A preferred candidate that has stood
-	// by for a term, healthy and with a right clock, asks a less preferred leader to hand
-	// over to it, as Transfer does. It does so only if that leader has led for about four
-	// terms. Priority does not decide who leads after a crash, and safety does not depend on it.
+	// Priority is how much this candidate is preferred, from -2^31 to 2^31-1. The record names the leader's. The election
+	// itself does not go by it: package adapters/prefer asks a less preferred leader to hand over, as
+	// Transfer does. Zero for all means that all are alike.
 	Priority int
 
 	// PollInterval is how often a standby reads the record if the store cannot push changes,

@@ -42,6 +42,7 @@ type write struct {
 	kind  OpKind
 	of    *RaceEntry
 	over  *RaceEntry // what it was conditional on
+	old   bool       // that was older than the newest state known
 	begun instant
 	view  viewEnd
 	done  bool // it begins and moves no view any more
@@ -128,8 +129,12 @@ func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) 
 	case news:
 		l.at, l.proof, l.unsure = now, false, l.unsure || w != nil
 	}
+	if proof && w != nil && !w.done && w.kind == OpAcquire && w.old {
+		l.hush(now) // the store was set back
+		w.old = false
+	}
 	if l.checked && w != nil && l.observe(commitTS(r.Token), w.begun, now, l.skew) && !w.done && w.robs() {
-		l.hush(w.begun.mono) // it was taken too early, perhaps from a leader who does not know
+		l.hush(w.begun) // it was taken too early, perhaps from a leader who does not know
 	}
 	l.doubt()
 	switch d := l.lead; {
@@ -167,7 +172,7 @@ func (l *lease) bounded(bound time.Duration) {
 	l.own(bound, l.skew)
 	for i := range l.writes {
 		if w := &l.writes[i]; l.witness.bound != 0 && w.robs() {
-			l.hush(w.begun.mono) // it may have been taken too early
+			l.hush(w.begun) // it may have been taken too early
 		}
 	}
 	l.doubt()
@@ -218,7 +223,7 @@ func (l *lease) next(now instant, w wish) OpKind {
 	if over, _ := l.over(now, l.mine); !over {
 		return ""
 	}
-	if seen, _ := l.over(l.at, l.mine); l.unsure || !seen || !l.twice || !l.proof && !b.Vacant() || l.refused != nil && same(b, l.refused) && b.Compare(l.newest.of) < 0 {
+	if seen, _ := l.over(l.at, l.mine); l.unsure || !seen || !l.proof && !b.Vacant() || l.refused != nil && same(b, l.refused) && b.Compare(l.newest.of) < 0 {
 		return OpRead // it must be seen again after it was free
 	}
 	return OpAcquire
@@ -282,7 +287,7 @@ func (l *lease) issue(now instant, kind OpKind, id, incarnation string) *RaceEnt
 		l.extension(r, now)
 	}
 	span := l.term - l.skew
-	w := write{kind: kind, of: r, over: l.base.of, begun: now, view: viewEnd{wall: r.TermExpiry.Add(-l.skew), mono: now.mono + span}}
+	w := write{kind: kind, of: r, over: l.base.of, old: l.old(l.base.of) && !l.base.of.Emptied && (l.newest.proved || !l.mine(l.newest.of)), begun: now, view: viewEnd{wall: r.TermExpiry.Add(-l.skew), mono: now.mono + span}}
 	if r.Unsynchronized {
 		w.view.wall, w.view.apart = now.wall.Add(span), drift(l.term, l.skew) // its own clocks alone, as they are now
 	}

@@ -17,9 +17,9 @@ import (
 // born is the first ElectionNumber of a record that begins now.
 func born() le.ElectionNumber { return le.ElectionNumber(time.Now().Unix()) }
 
-// TestRule22NumbersAreBornWithTheTime: whatever strangers make of the record, a leadership of
+// TestRule05NumbersAreBornWithTheTime: whatever strangers make of the record, a leadership of
 // a candidate that knows nothing of those before has a greater number than they had.
-func TestRule22NumbersAreBornWithTheTime(t *testing.T) {
+func TestRule05NumbersAreBornWithTheTime(t *testing.T) {
 	for what, leaves := range map[string]*le.RaceEntry{"deleted": nil, "emptied": {}} {
 		for kind, adjust := range map[string]func(*config){
 			"":               func(*config) {},
@@ -58,8 +58,8 @@ func TestRule22NumbersAreBornWithTheTime(t *testing.T) {
 	}
 }
 
-// TestRule22KnownNumbersCount: a number that was seen counts if it is greater than the time.
-func TestRule22KnownNumbersCount(t *testing.T) {
+// TestRule05KnownNumbersCount: a number that was seen counts if it is greater than the time.
+func TestRule05KnownNumbersCount(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		e := rival(born() + 1000)
@@ -68,7 +68,7 @@ func TestRule22KnownNumbersCount(t *testing.T) {
 		sleep(time.Second)
 		d.Replace(nil)
 		sleep(3 * T)
-		if a.leads(t); a.View().ElectionNumber() != e.ElectionNumber+1 {
+		if a.leads(t); a.View().ElectionNumber() <= e.ElectionNumber || a.View().ElectionNumber() > e.ElectionNumber+2 {
 			t.Errorf("the number is %d after %d", a.View().ElectionNumber(), e.ElectionNumber)
 		}
 		for _, op := range a.opsSince(time.Time{}, le.OpAcquire) {
@@ -91,9 +91,9 @@ func (f farClock) SleepUntil(ctx context.Context, t time.Time) bool {
 	return f.SleepFor(ctx, f.Until(t))
 }
 
-// TestRule22OddClocks: a clock that is before 1970, or beyond what can be counted, gives a number
+// TestRule05OddClocks: a clock that is before 1970, or beyond what can be counted, gives a number
 // all the same, and one that can be counted on from.
-func TestRule22OddClocks(t *testing.T) {
+func TestRule05OddClocks(t *testing.T) {
 	const last = 9223372036 // in the year 2262
 	for what, c := range map[string]struct {
 		at   time.Time
@@ -159,7 +159,7 @@ func TestEmptiedRecordIsWaitedFor(t *testing.T) {
 // TestRecordThatIsEmptiedAgainIsWaitedForAgain: each time that it is emptied somebody may have
 // led before.
 func TestRecordThatIsEmptiedAgainIsWaitedForAgain(t *testing.T) {
-	for kind, adjust := range map[string]func(*config){"stamps": polled, "no stamps": func(c *config) { polled(c); c.Decider = unstamped{c.Decider} }} {
+	for kind, adjust := range map[string]func(*config){"stamps": polled, "no stamps": unstamped} {
 		t.Run(kind, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				d := memory.NewDecider()

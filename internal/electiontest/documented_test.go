@@ -34,7 +34,7 @@ func TestRule11RefusedReleases(t *testing.T) {
 }
 
 // OnOusting's ctx ends with DrainTimeout, to the moment, whatever else there is to wake up for.
-func TestRule13OnOustingEndsToTheMoment(t *testing.T) {
+func TestRule09OnOustingEndsToTheMoment(t *testing.T) {
 	const drain = 2500 * time.Millisecond
 	for name, end := range map[string]func(m *member, d *memory.Decider){
 		"stopped": func(m *member, _ *memory.Decider) { m.stop() },

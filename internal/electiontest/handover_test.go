@@ -217,9 +217,9 @@ func TestRule18Arguments(t *testing.T) {
 	}
 }
 
-// Rule 19: a Successor who does not come loses the reservation after a term; the
+// Rule 3: a Successor who does not come loses the reservation after a term; the
 // one who resigned and the others may then campaign.
-func TestRule19ReservationEnds(t *testing.T) {
+func TestRule03ReservationEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a")
@@ -244,8 +244,8 @@ func TestRule19ReservationEnds(t *testing.T) {
 	})
 }
 
-// Rule 19: a Successor left on a held record that expired reserves nothing.
-func TestRule19SuccessorOfADeadLeader(t *testing.T) {
+// Rule 3: a Successor left on a held record that expired reserves nothing.
+func TestRule03SuccessorOfADeadLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		held := rival(3)
@@ -261,7 +261,7 @@ func TestRule19SuccessorOfADeadLeader(t *testing.T) {
 }
 
 // A candidate named by an operator leads at once although it cools down.
-func TestRule19NamedWhileSittingOut(t *testing.T) {
+func TestRule15NamedWhileSittingOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a")

@@ -169,13 +169,6 @@ func (m *member) trace() *le.Trace {
 // polled hides the feed of the candidate's handle.
 func polled(c *config) { c.Decider = c.Decider.(*memory.Decider).Polled() }
 
-// stayOn has the store tell no time, so that nothing proves a candidate's clock wrong: for what must hold all
-// the same.
-func stayOn(c *config) {
-	of := c.Decider.(*memory.Decider)
-	c.Decider = unstampedFeed{unstamped{of}, of}
-}
-
 // quit stops a candidate and waits for it.
 func (m *member) quit() {
 	m.stop()

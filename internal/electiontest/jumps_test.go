@@ -46,9 +46,9 @@ func (c *telling) Now() time.Time {
 	return c.Offset.Now()
 }
 
-// Rule 4, with a clock that tells of its jumps: a leader's ctx ends at once when the clock jumps past the end
+// Rule 13, with a clock that tells of its jumps: a leader's ctx ends at once when the clock jumps past the end
 // of the view.
-func TestRule04JumpsAreTold(t *testing.T) {
+func TestRule13JumpsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &telling{Offset: clocks.NewOffset(nil, 0)}
 		elected := make(chan context.Context, 1)
@@ -99,4 +99,65 @@ func TestViewSeenOverWhileTheClockWasAhead(t *testing.T) {
 			t.Errorf("ctx ended %v after the view", took)
 		}
 	})
+}
+
+// stops is a right clock, of a process that is stopped (SIGSTOP, a CPU limit) just after one of its readings:
+// what was read is returned when the process continues. Both its times are of one reading.
+type stops struct {
+	clocks.SystemClock
+	mu    sync.Mutex
+	epoch time.Time
+	mono  time.Duration
+	at    time.Duration // the second reading from then on is the last before the stop
+	until time.Duration
+	reads int
+}
+
+func (s *stops) Now() time.Time {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since := now.Sub(s.epoch)
+	if since >= s.at {
+		if s.reads++; s.reads == 2 {
+			time.Sleep(s.until - since)
+		}
+	}
+	s.mono = since
+	return now
+}
+
+func (s *stops) Monotonic() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mono
+}
+
+func (s *stops) Until(t time.Time) time.Duration { return time.Until(t) }
+
+type stopsTelling struct{ *stops }
+
+func (stopsTelling) NotifyJump(func()) (func(), error) { return func() {}, nil }
+
+// Rule 13: the ctx ends with the view, at most a second late, though the process was stopped between the loop's look
+// at the clock and its sleep.
+func TestRule13StoppedBeforeTheSleep(t *testing.T) {
+	for _, tells := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			clock := &stops{epoch: time.Now(), at: 6990 * time.Millisecond, until: 13500 * time.Millisecond}
+			a := join(t, memory.NewDecider(), "a", func(c *config) {
+				if c.Clock = clock; tells {
+					c.Clock = stopsTelling{clock}
+				}
+			}, stayOn)
+			synctest.Wait()
+			a.leads(t)
+			a.store.Inject(memory.LoseRequests())
+			r := a.leadership(t, 0)
+			<-r.ctx.Done()
+			if late := time.Since(r.view.Get()); clock.reads < 2 || late < 0 || late > 1100*time.Millisecond {
+				t.Errorf("the clock tells of jumps %t: ctx ended %v after the view", tells, late)
+			}
+		})
+	}
 }

@@ -37,9 +37,9 @@ func (o *oneAtATime) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.Leader
 	return o.RaceDecider.WriteEntry(ctx, e)
 }
 
-// Rule 4: the end of the leader's ctx waits for no store, also if the decider's String waits for
+// Rule 13: the end of the leader's ctx waits for no store, also if the decider's String waits for
 // the call that hangs.
-func TestRule04PlaceThatHangs(t *testing.T) {
+func TestRule13PlaceThatHangs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := join(t, memory.NewDecider(), "a", polled, func(c *config) { c.Decider = &oneAtATime{c.Decider, make(chan struct{}, 1)} })
 		sleep(T)
@@ -66,9 +66,9 @@ func after(d time.Duration) <-chan struct{} {
 	return c
 }
 
-// Rule 14: an acquisition that was given up, and then fails, may have landed after the read that
+// Rule 9: an acquisition that was given up, and then fails, may have landed after the read that
 // did not show it. Who stops asks again, and releases it.
-func TestRule14AcquisitionThatFailsLate(t *testing.T) {
+func TestRule09AcquisitionThatFailsLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", func(c *config) {

@@ -349,7 +349,7 @@ func TestLeadEndsWhenTheCampaignStops(t *testing.T) {
 }
 
 // What a gate has let in keeps the lease, and once leadership is given up a gate lets nothing in.
-func TestRule13WorkThatEnteredIsDrained(t *testing.T) {
+func TestRule09WorkThatEnteredIsDrained(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", viewOnly)
@@ -377,7 +377,7 @@ func TestRule13WorkThatEnteredIsDrained(t *testing.T) {
 }
 
 // What was let in longer ago than DrainTimeout loses the lease, and a candidate does not lead again before it has left.
-func TestRule13WorkThatEnteredOverrunsTheDrain(t *testing.T) {
+func TestRule09WorkThatEnteredOverrunsTheDrain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", viewOnly)
@@ -417,6 +417,45 @@ func TestStatusComesAfterTheView(t *testing.T) {
 		clock.f.Store(nil)
 		if a.leads(t); looks == 0 {
 			t.Error("nobody looked while it led")
+		}
+	})
+}
+
+// A leadership that is lost in one step with all its callbacks says why.
+func TestLostLeadershipSaysWhy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) {
+			c.OnElected, c.OnOusting = func(context.Context, *le.TimeView) {}, nil
+		})
+		sleep(time.Second)
+		a.leads(t)
+		d.Replace(rival(first + 9))
+		synctest.Wait()
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		last := a.status[len(a.status)-1]
+		if last.From != le.Leading || last.To != le.Following || !errors.Is(last.Cause, le.ErrOusted) || last.Number != first {
+			t.Errorf("told of %+v, want its end as ousted", last)
+		}
+	})
+}
+
+// So does one that is given up when OnElected has returned, and is released.
+func TestResignedLeadershipSaysWhy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) {
+			c.OnElected, c.OnOusting = func(context.Context, *le.TimeView) {}, nil
+		})
+		sleep(time.Second)
+		a.store.Inject(memory.Slow(time.Second))
+		go a.Resign(t.Context())
+		sleep(5 * time.Second)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if n := len(a.status); n != 3 || a.status[1].From != le.Leading || a.status[1].To != le.Draining || !errors.Is(a.status[1].Cause, le.ErrResigned) || a.status[1].Number != first {
+			t.Errorf("told of %+v, want its end as resigned", a.status)
 		}
 	})
 }

@@ -18,7 +18,7 @@ func TestLifeline03KeptForTheLiving(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		unround()
 		d, k := memory.NewDecider(), newKernel()
-		_, b, view := robbed(t, d, lifelined(k.process()))
+		_, b, view := robbed(t, d, lifelined(k.process()), polled)
 		c := join(t, d, "c", polled, lifelined(k.process()), func(c *config) { c.PollInterval = time.Second })
 		neverBoth(t, T+S-100*time.Millisecond, view, b, c)
 		if e := d.Entry(); e.LeaderID != "b" || b.count()+c.count() > 0 {
@@ -44,9 +44,9 @@ func TestLifeline04OwnProcessLives(t *testing.T) {
 	})
 }
 
-// Lifelines, rule 7: before each write of the lease it is looked whether this process's own death
+// Lifelines, rule 6: before each write of the lease it is looked whether this process's own death
 // can be proved. If not, nothing of it is left that could prove it falsely.
-func TestLifeline07LostDescriptor(t *testing.T) {
+func TestLifeline06LostDescriptor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, a, b, of, k := pair(t)
 		k.mu.Lock()
@@ -63,8 +63,8 @@ func TestLifeline07LostDescriptor(t *testing.T) {
 	})
 }
 
-// Lifelines, rule 9: in calm the store is asked nothing more.
-func TestLifeline09Calm(t *testing.T) {
+// Lifelines, rule 8: in calm the store is asked nothing more.
+func TestLifeline08Calm(t *testing.T) {
 	count := func(line bool) (ops int) {
 		bubble(t, func(t *testing.T) {
 			d, k := memory.NewDecider(), newKernel()
@@ -107,9 +107,6 @@ func TestLifelineNil(t *testing.T) {
 		a.leads(t)
 	})
 }
-
-// cutOff keeps the leader that was robbed from learning of it.
-func cutOff(m *member) { m.store.Inject(memory.Fail(errors.New("cut off"))) }
 
 // A campaign with a hold is never marked, even if the dead left a term that is disproved: else later jobs would
 // never be due.

@@ -100,9 +100,9 @@ func TestRule11ACallThatHangsInALongTerm(t *testing.T) {
 	})
 }
 
-// Rule 13: the pause after the last failure, half a minute in a long term, is no reason to leave without a
+// Rule 9: the pause after the last failure, half a minute in a long term, is no reason to leave without a
 // release.
-func TestRule13ReleasesAfterAnOutage(t *testing.T) {
+func TestRule09ReleasesAfterAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", polled, func(c *config) { c.TermLength = 5 * time.Minute })

@@ -55,9 +55,9 @@ func (s severally) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderTo
 	return several{token}, nil
 }
 
-// TestRule21SuccessIsProved: a success without a token, or with the one that was written over, is an open
+// TestRule19SuccessIsProved: a success without a token, or with the one that was written over, is an open
 // question. It is read, and only that decides.
-func TestRule21SuccessIsProved(t *testing.T) {
+func TestRule19SuccessIsProved(t *testing.T) {
 	for what, answer := range map[string]func(*le.RaceEntry) le.LeaderToken{
 		"no token":  func(*le.RaceEntry) le.LeaderToken { return nil },
 		"the older": func(e *le.RaceEntry) le.LeaderToken { return e.Token },

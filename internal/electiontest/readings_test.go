@@ -136,9 +136,9 @@ func TestRule01MonotonicReadings(t *testing.T) {
 	})
 }
 
-// Rule 4, the same: a wall clock that jumps past the view's end is noticed within a
+// Rule 13, the same: a wall clock that jumps past the view's end is noticed within a
 // second.
-func TestRule04MonotonicReadings(t *testing.T) {
+func TestRule13MonotonicReadings(t *testing.T) {
 	clock := newReadings(t)
 	bubble(t, func(t *testing.T) {
 		clock.start()

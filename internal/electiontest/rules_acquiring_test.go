@@ -14,9 +14,9 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
-// Rule 5: a challenger waits for TermExpiry + S by its own clock, its very first
+// Rule 3: a challenger waits for TermExpiry + S by its own clock, its very first
 // attempt included.
-func TestRule05ChallengerWaitsOutTermAndSkew(t *testing.T) {
+func TestRule03ChallengerWaitsOutTermAndSkew(t *testing.T) {
 	for _, name := range []string{"feed", "poll"} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -125,10 +125,10 @@ func TestRule05NoCampaignWhileCallbacksRun(t *testing.T) {
 	})
 }
 
-// Rule 6: with clocks at both ends of the bound, the views of successive leaders
+// Rule 10: with clocks at both ends of the bound, the views of successive leaders
 // do not overlap in true time, and the gap between them is not larger than it
 // must be.
-func TestRule06SuccessiveViewsNeverOverlap(t *testing.T) {
+func TestRule10SuccessiveViewsNeverOverlap(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		old, new time.Duration

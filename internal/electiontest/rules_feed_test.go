@@ -95,9 +95,9 @@ func (r *rumours) uncommitted(after time.Duration) {
 	})
 }
 
-// Rule 8: a pushed record does not confirm the acquisition that it bears: its store
+// Rule 7: a pushed record does not confirm the acquisition that it bears: its store
 // may undo it.
-func TestRule08PushedAcquisitionBeginsNothing(t *testing.T) {
+func TestRule07PushedAcquisitionBeginsNothing(t *testing.T) {
 	for name, after := range map[string]time.Duration{"fails soon": time.Second, "fails late": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -119,8 +119,8 @@ func TestRule08PushedAcquisitionBeginsNothing(t *testing.T) {
 	}
 }
 
-// Rule 8: nor does it move a view on.
-func TestRule08PushedExtensionMovesNothing(t *testing.T) {
+// Rule 7: nor does it move a view on.
+func TestRule07PushedExtensionMovesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		r := newRumours(t, d)
@@ -144,9 +144,9 @@ func TestRule08PushedExtensionMovesNothing(t *testing.T) {
 	})
 }
 
-// Rule 8: a pushed record that bears an open write of one's own is a reason to read
+// Rule 7: a pushed record that bears an open write of one's own is a reason to read
 // at once, and the read confirms it.
-func TestRule08PushedRecordIsReadAtOnce(t *testing.T) {
+func TestRule07PushedRecordIsReadAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		r := newRumours(t, d)

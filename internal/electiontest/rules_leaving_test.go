@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,9 +18,9 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
-// Rule 13: leaving by choice: ctx first, then the callbacks with the lease kept,
+// Rule 9: leaving by choice: ctx first, then the callbacks with the lease kept,
 // then the view, then the release.
-func TestRule13DrainsBeforeItReleases(t *testing.T) {
+func TestRule09DrainsBeforeItReleases(t *testing.T) {
 	for _, how := range []string{"ctx", "Resign", "StepDown", "Transfer", "unhealthy"} {
 		t.Run(how, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -103,9 +105,9 @@ func TestRule13DrainsBeforeItReleases(t *testing.T) {
 	}
 }
 
-// Rule 13: callbacks that overrun DrainTimeout: the lease is not extended any
+// Rule 9: callbacks that overrun DrainTimeout: the lease is not extended any
 // more, the view ends truthfully, nothing is released under them.
-func TestRule13DrainTimeout(t *testing.T) {
+func TestRule09DrainTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		release := make(chan struct{})
@@ -150,11 +152,11 @@ func TestRule13DrainTimeout(t *testing.T) {
 	})
 }
 
-// Rule 13: a release that cannot be written is given up when the term has run
+// Rule 9: a release that cannot be written is given up when the term has run
 // out, and after 10 s at the latest: a supervisor that waits half a minute before it
 // kills has not lost its patience. It is tried more than once until then, also with a
 // store that hangs.
-func TestRule13ReleaseGivenUp(t *testing.T) {
+func TestRule09ReleaseGivenUp(t *testing.T) {
 	for name, fault := range map[string]memory.Faults{"lost": memory.LoseRequests(), "hangs": memory.Slow(time.Hour)} {
 		for _, term := range []time.Duration{5 * time.Second, T, 10 * time.Minute} {
 			t.Run(fmt.Sprintf("%s, T=%v", name, term), func(t *testing.T) {
@@ -178,9 +180,9 @@ func TestRule13ReleaseGivenUp(t *testing.T) {
 	}
 }
 
-// Rule 14: a standby that stops while its acquisition hangs is not kept by it for
+// Rule 9: a standby that stops while its acquisition hangs is not kept by it for
 // longer either.
-func TestRule14StandbyStopsInTime(t *testing.T) {
+func TestRule09StandbyStopsInTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", func(c *config) {
@@ -197,9 +199,9 @@ func TestRule14StandbyStopsInTime(t *testing.T) {
 	})
 }
 
-// Rule 13: what a leader that stops has last read may be stale: it releases what it
+// Rule 9: what a leader that stops has last read may be stale: it releases what it
 // knows to hold.
-func TestRule13ReleasesDespiteStaleReads(t *testing.T) {
+func TestRule09ReleasesDespiteStaleReads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		r := &replica{stale: func() *le.RaceEntry { return nil }}
@@ -222,9 +224,9 @@ func TestRule13ReleasesDespiteStaleReads(t *testing.T) {
 	})
 }
 
-// Rule 13: a leadership that ran out may have extended the record nevertheless. Who stops then
+// Rule 9: a leadership that ran out may have extended the record nevertheless. Who stops then
 // reads it, and releases it.
-func TestRule13ReleasesWhatAnExtensionInDoubtHolds(t *testing.T) {
+func TestRule09ReleasesWhatAnExtensionInDoubtHolds(t *testing.T) {
 	for name, resign := range map[string]bool{"stop": false, "resign": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -266,9 +268,9 @@ func TestRule13ReleasesWhatAnExtensionInDoubtHolds(t *testing.T) {
 	}
 }
 
-// Rule 13: with a store that stays away, who stops waits for that doubt for half a term at most, and
+// Rule 9: with a store that stays away, who stops waits for that doubt for half a term at most, and
 // not at all when the term is over that the extension asked for.
-func TestRule13ExtensionInDoubtWithoutAStore(t *testing.T) {
+func TestRule09ExtensionInDoubtWithoutAStore(t *testing.T) {
 	for after, most := range map[time.Duration]time.Duration{0: T/2 + time.Second, T: time.Second} {
 		bubble(t, func(t *testing.T) {
 			d := memory.NewDecider()
@@ -290,9 +292,9 @@ func TestRule13ExtensionInDoubtWithoutAStore(t *testing.T) {
 	}
 }
 
-// Rule 14: a candidate that stops while its acquisition is in flight awaits it,
+// Rule 9: a candidate that stops while its acquisition is in flight awaits it,
 // or reads it back, and releases what it won.
-func TestRule14StopsWithAnAcquisitionInFlight(t *testing.T) {
+func TestRule09StopsWithAnAcquisitionInFlight(t *testing.T) {
 	for name, fault := range map[string]memory.Fault{
 		"awaited":         {AnswerDelay: 2 * time.Second},
 		"abandoned":       {AnswerDelay: time.Hour},
@@ -326,8 +328,8 @@ func TestRule14StopsWithAnAcquisitionInFlight(t *testing.T) {
 	}
 }
 
-// Rule 14: an acquisition that was refused, and read back since, holds up no stop.
-func TestRule14RefusedAcquisitionHoldsUpNoStop(t *testing.T) {
+// Rule 9: an acquisition that was refused, and read back since, holds up no stop.
+func TestRule09RefusedAcquisitionHoldsUpNoStop(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", func(c *config) {
@@ -344,8 +346,8 @@ func TestRule14RefusedAcquisitionHoldsUpNoStop(t *testing.T) {
 	})
 }
 
-// Rule 14: it is remembered as long as a call hangs that may still land.
-func TestRule14StoppingRemembersWhatHangs(t *testing.T) {
+// Rule 9: it is remembered as long as a call hangs that may still land.
+func TestRule09StoppingRemembersWhatHangs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		release := make(chan struct{})
@@ -510,9 +512,9 @@ func TestRule16Health(t *testing.T) {
 	})
 }
 
-// Rule 13: where the wall clock was set back, a release that cannot be written is
+// Rule 9: where the wall clock was set back, a release that cannot be written is
 // given up when the term has run out by the monotonic clock.
-func TestRule13ReleaseGivenUpByTheMonotonicClock(t *testing.T) {
+func TestRule09ReleaseGivenUpByTheMonotonicClock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		clock := clocks.NewOffset(nil, 0)
@@ -553,6 +555,243 @@ func TestContractResignWithoutAStore(t *testing.T) {
 					t.Errorf("returned after %v: %v", took, err)
 				}
 				a.follows(t)
+			})
+		})
+	}
+}
+
+// Rule 18, where a feed tells of the request before the acquisition's answer is here.
+func TestRule18RequestOvertakesTheAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		b := join(t, d, "b", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
+				if op.Kind == memory.Write {
+					return memory.Fault{AnswerDelay: time.Second}
+				}
+				return memory.Fault{}
+			})
+		})
+		sleep(100 * time.Millisecond)
+		if err := le.Transfer(t.Context(), d, "c"); err != nil {
+			t.Fatal(err)
+		}
+		c := join(t, d, "c")
+		sleep(5 * time.Second)
+		if c.leads(t); b.count() > 0 || d.Entry().ElectionNumber != first+1 {
+			t.Errorf("b led %d times; %+v", b.count(), d.Entry())
+		}
+	})
+}
+
+// Rule 18, where the request comes when the view is over, and the term is not: it is
+// released to whom the operator asked for, and not claimed again.
+func TestRule18RequestAfterTheView(t *testing.T) {
+	for name, ask := range map[string]func(context.Context, le.RaceDecider) error{
+		"StepDown": func(ctx context.Context, d le.RaceDecider) error { return le.StepDown(ctx, d, false) },
+		"Transfer": func(ctx context.Context, d le.RaceDecider) error { return le.Transfer(ctx, d, "c") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				a := join(t, d, "a", func(c *config) {
+					elected := c.OnElected
+					c.OnElected = func(ctx context.Context, v *le.TimeView) {
+						elected(ctx, v)
+						time.Sleep(800 * time.Millisecond) // until the term is nearly over
+					}
+				})
+				sleep(time.Second)
+				c := join(t, d, "c")
+				a.leads(t)
+				a.store.Inject(memory.Fail(errors.New("cut off")))
+				sleep(T - S - 500*time.Millisecond) // the view ends at 14 s
+				a.follows(t)
+				if err := ask(t.Context(), d); err != nil {
+					t.Fatal(err)
+				}
+				a.store.Inject(nil)
+				sleep(2 * time.Second)
+				if c.leads(t); a.count() != 1 {
+					t.Errorf("a had %d leaderships", a.count())
+				}
+			})
+		})
+	}
+}
+
+// Resign of a candidate whose acquisition is under way returns when what it won is
+// released.
+func TestContractResignWaitsForAnAcquisition(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(memory.Slow(2 * time.Second).On(memory.Write).Times(1))
+		}, polled)
+		sleep(100 * time.Millisecond) // it has not landed
+		if err := a.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first || a.count() > 0 {
+			t.Errorf("the record is %+v after %d leaderships, want it won, and released", e, a.count())
+		}
+	})
+}
+
+// Rule 9, with a term so long that a call may hang for minutes: at the end it is given
+// up in time for the release.
+func TestRule09ACallThatHangsDoesNotKeepTheRelease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) { c.TermLength = time.Hour })
+		sleep(time.Second)
+		a.leads(t)
+		release := make(chan struct{})
+		defer close(release)
+		a.store.Inject(memory.Hang(release).On(memory.Write).Times(1))
+		sleep(30 * time.Minute) // its extension hangs
+		began := time.Now()
+		a.quit()
+		if e := d.Entry(); !e.Vacant() || time.Since(began) > 10*time.Second {
+			t.Errorf("stopped after %v; the record is %+v, want it released", time.Since(began), e)
+		}
+	})
+}
+
+// Resign does not wait for an acquisition that did not happen for longer than a term of
+// one's own, whatever term it would have taken.
+func TestContractResignAwaitsATermAtMost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := rival(3)
+		e.TermLength, e.TermExpiry = 10*T, time.Now().Add(-T)
+		d.Replace(e)
+		a := join(t, d, "a", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(memory.LoseRequests().On(memory.Write).Times(1))
+		}, polled)
+		sleep(100 * time.Millisecond) // it was lost
+		began := time.Now()
+		if err := a.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > T {
+			t.Errorf("Resign took %v", took)
+		}
+	})
+}
+
+// lags is a store one of whose reads is answered by a replica that lags: it shows an earlier state.
+type lags struct {
+	*memory.Decider
+	mu    sync.Mutex
+	stale *le.RaceEntry // what the next read shows; nil: the record
+}
+
+// lag has the next read show e.
+func (l *lags) lag(e *le.RaceEntry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stale = e
+}
+
+func (l *lags) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
+	l.mu.Lock()
+	e := l.stale
+	l.stale = nil
+	l.mu.Unlock()
+	if e != nil {
+		return e.Clone(), nil
+	}
+	return l.Decider.ReadCurrent(ctx)
+}
+
+// lagsPolled is lags without its feed.
+type lagsPolled struct{ le.RaceDecider }
+
+// released fails unless the record is vacant and the leadership that it names is the given one.
+func released(t *testing.T, d *memory.Decider, number le.ElectionNumber) {
+	t.Helper()
+	if e := d.Entry(); !e.Vacant() || e.ElectionNumber != number {
+		t.Errorf("the record is %+v, want leadership %d released", e, number)
+	}
+}
+
+// Rule 9: a stale read does not settle what became of an acquisition whose answer was lost. Who stops, resigns or
+// makes one try reads again, and releases what it has won.
+func TestRule09StaleReadSettlesNothing(t *testing.T) {
+	for _, how := range []string{"stops", "resigns", "tries once"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				d.Replace(vacantAt(7))
+				before, err := d.ReadCurrent(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				store := &lags{Decider: d.Handle()}
+				store.Inject(func(op memory.Op) (f memory.Fault) {
+					if op.Kind == memory.Write && !op.Entry.Vacant() {
+						store.lag(before)
+						f.Err, f.Lands, f.AnswerDelay = memory.ErrLost, true, 100*time.Millisecond
+					}
+					return f
+				})
+				if how == "tries once" {
+					c := le.Config{Decider: lagsPolled{store}, LeaderID: "a", TermLength: T, MaxClockSkew: S, Logger: slog.New(slog.DiscardHandler)}
+					if _, err := c.TryAcquire(t.Context()); err == nil {
+						t.Error("it leads")
+					}
+					released(t, d, 8)
+					return
+				}
+				a := join(t, d, "a", func(c *config) { c.Decider = lagsPolled{store} })
+				sleep(50 * time.Millisecond) // its acquisition has landed
+				if how == "stops" {
+					a.quit()
+				} else if err := a.Resign(t.Context()); err != nil {
+					t.Error(err)
+				}
+				released(t, d, 8)
+			})
+		})
+	}
+}
+
+// Rule 9: nor does it settle what became of a release, even if a feed has told of it before it was undone.
+func TestRule09StaleReadAfterAReleaseThatIsUndone(t *testing.T) {
+	for _, how := range []string{"stops", "resigns"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				d.Replace(vacantAt(7))
+				before, err := d.ReadCurrent(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				store := &lags{Decider: d.Handle()}
+				a := join(t, d, "a", func(c *config) { c.Decider = store })
+				sleep(3 * time.Second)
+				a.leads(t)
+				failed := false
+				store.Inject(func(op memory.Op) (f memory.Fault) {
+					if op.Kind == memory.Write && op.Entry.Vacant() && !failed {
+						failed = true
+						d.Tell(op.Entry)
+						store.lag(before)
+						f.Err, f.AnswerDelay = memory.ErrLost, 50*time.Millisecond
+					}
+					return f
+				})
+				time.AfterFunc(40*time.Millisecond, func() { d.Tell(nil) })
+				if how == "stops" {
+					a.quit()
+				} else if err := a.Resign(t.Context()); err != nil {
+					t.Error(err)
+				}
+				released(t, d, 8)
+				if !failed {
+					t.Error("no release was undone")
+				}
 			})
 		})
 	}

@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -491,4 +494,65 @@ func TestPollsFasterThanItReads(t *testing.T) {
 		sleep(T + S + 10*time.Second)
 		a.leads(t)
 	})
+}
+
+// Rule 12: if one read in a hundred is lost, what a standby or an observer that polls learns is no later than one and
+// a quarter polls in 995 cases of 1000: the first retry comes after a quarter of a poll, and one lost read changes
+// nothing else.
+func TestRule12LostReadsDelayNews(t *testing.T) {
+	const poll, changes = T / 2, 5000
+	for _, who := range []string{"standby", "observer"} {
+		t.Run(who, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				rnd := rand.New(rand.NewPCG(1, 2))
+				d := memory.NewDecider()
+				store := d.Handle()
+				store.Inject(func(op memory.Op) (f memory.Fault) {
+					if op.Kind == memory.Read && rnd.IntN(100) == 0 {
+						f.Err = memory.ErrLost
+					}
+					return f
+				})
+				e := rival(3)
+				d.Replace(e)
+				var written time.Time
+				var late []time.Duration
+				trace := &le.Trace{News: func(of le.RaceEntry) {
+					if of.Extension > 0 {
+						late = append(late, time.Since(written))
+					}
+				}}
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				if who == "standby" {
+					c, err := le.Config{Decider: store.Polled(), LeaderID: "a", TermLength: T, MaxClockSkew: S, PollInterval: poll, Trace: trace, Logger: slog.New(slog.DiscardHandler)}.Start(ctx)
+					if err != nil {
+						t.Fatal(err)
+					}
+					go func() { done <- c.Wait() }()
+				} else {
+					w := le.WatchConfig{Decider: store.Polled(), MaxClockSkew: S, PollInterval: poll, Trace: trace, Logger: slog.New(slog.DiscardHandler)}
+					go func() { done <- w.Watch(ctx, func(context.Context, le.RaceEntry) {}) }()
+				}
+				sleep(time.Second)
+				for range changes {
+					written = time.Now()
+					e.Extension, e.TermExpiry, e.TermLength = e.Extension+1, written.Add(10*T), 10*T // it only polls
+					d.Replace(e)
+					sleep(2*poll + time.Duration(rnd.Int64N(int64(poll))))
+				}
+				cancel()
+				<-done
+				slices.Sort(late)
+				if len(late) < changes*99/100 {
+					t.Fatalf("%d of %d changes were learned", len(late), changes)
+				}
+				for _, share := range []int{990, 995} {
+					if got := late[share*len(late)/1000]; got > poll*5/4 {
+						t.Errorf("%d in 1000 changes are learned within %v, want %v", share, got, poll*5/4)
+					}
+				}
+			})
+		})
+	}
 }

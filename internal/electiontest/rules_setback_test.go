@@ -58,9 +58,9 @@ func (d *detained) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderTo
 	return token, err
 }
 
-// Rule 8: the answer to a call that was given up does not close the question that a
+// Rule 7: the answer to a call that was given up does not close the question that a
 // later write has opened: nothing is written before a read that began after it.
-func TestRule08LateAnswersCloseNoQuestion(t *testing.T) {
+func TestRule07LateAnswersCloseNoQuestion(t *testing.T) {
 	for _, what := range []string{"read", "write", "refused write"} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -142,9 +142,9 @@ func TestWatchLapsedCountsReadsFromTheirStart(t *testing.T) {
 	})
 }
 
-// Rule 5: where the store was set back, to a leadership that lives, what is known does not
+// Rule 6: where the store was set back, to a leadership that lives, what is known does not
 // shorten the wait for what is read, nor the other way round.
-func TestRule05StoreSetBackToALivingLeadership(t *testing.T) {
+func TestRule06StoreSetBackToALivingLeadership(t *testing.T) {
 	for name, known := range map[string]*le.RaceEntry{
 		"from a reservation": {ElectionNumber: 5, Extension: 9, TermLength: T, Incarnation: "x", Successor: "c"},
 		"from a vacancy":     {ElectionNumber: 5, Extension: 9, TermLength: T, Incarnation: "x"},
@@ -180,16 +180,16 @@ func TestRule05StoreSetBackToALivingLeadership(t *testing.T) {
 				if n := len(a.opsSince(time.Time{}, le.OpAcquire)); n > 0 {
 					t.Errorf("claimed the record of a living leader %d times, and led %d times", n, a.count())
 				}
-				sleep(T + 2*time.Second + S)
+				sleep(2*(T+S) + 2*time.Second)
 				a.leads(t)
 			})
 		})
 	}
 }
 
-// Rule 5: nor is what is read from a store that was set back acquired while the leadership
+// Rule 6: nor is what is read from a store that was set back acquired while the leadership
 // that is known may live.
-func TestRule05StoreSetBackUnderALivingLeadership(t *testing.T) {
+func TestRule06StoreSetBackUnderALivingLeadership(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		held := rival(5)
@@ -203,18 +203,18 @@ func TestRule05StoreSetBackUnderALivingLeadership(t *testing.T) {
 		if n := len(a.opsSince(time.Time{}, le.OpAcquire)); n > 0 {
 			t.Fatalf("%d writes while the view of leadership 5 may be alive", n)
 		}
-		sleep(4 * time.Second) // T + S after it was first read
+		sleep(T + S + 2*time.Second) // its write has shown that the store was set back
 		a.leads(t)
-		if got := a.View().ElectionNumber(); got != 6 {
-			t.Errorf("number %d, want 6", got)
+		if got := a.View().ElectionNumber(); got != 7 {
+			t.Errorf("number %d, want 7", got)
 		}
 	})
 }
 
-// Rule 5: a store that is set back twice in a term does not hide whom a read has shown in between: neither
+// Rule 6: a store that is set back twice in a term does not hide whom a read has shown in between: neither
 // a follower nor the leader that was robbed of the record takes the vacancy while that view may be alive.
 // A release does not end the wait: nobody knows who led after it, and was lost.
-func TestRule05StoreSetBackTwice(t *testing.T) {
+func TestRule06StoreSetBackTwice(t *testing.T) {
 	for _, leads := range []bool{false, true} {
 		for _, released := range []bool{false, true} {
 			t.Run(fmt.Sprintf("under a leader %t, released %t", leads, released), func(t *testing.T) {
@@ -234,13 +234,13 @@ func TestRule05StoreSetBackTwice(t *testing.T) {
 					if released {
 						vacancy.ElectionNumber, vacancy.Extension, vacancy.Incarnation = 4, 1, between.Incarnation
 					}
-					begin := time.Now()
 					d.Replace(vacancy)
-					sleep(T + S - time.Nanosecond)
-					if n := len(a.opsSince(begin, le.OpAcquire, le.OpExtend)); n > 0 {
-						t.Fatalf("%d writes while a view that was lost may be alive", n)
+					before := a.count()
+					sleep(T - time.Second)
+					if a.count() != before {
+						t.Error("led while a view that was lost may be alive")
 					}
-					sleep(2 * time.Second)
+					sleep(T + 2*S + time.Second)
 					a.leads(t)
 				})
 			})
@@ -248,9 +248,9 @@ func TestRule05StoreSetBackTwice(t *testing.T) {
 	}
 }
 
-// Rule 5: a reservation whose end a wrong clock has set hours ahead is waited for by the monotonic clock,
+// Rule 6: a reservation whose end a wrong clock has set hours ahead is waited for by the monotonic clock,
 // as it would be alone, if the store was set back from it to something that must be waited for as well.
-func TestRule05StoreSetBackFromALongReservation(t *testing.T) {
+func TestRule06StoreSetBackFromALongReservation(t *testing.T) {
 	for name, later := range map[string]func() *le.RaceEntry{
 		"to a vacancy":         func() *le.RaceEntry { return &le.RaceEntry{ElectionNumber: 3, Incarnation: "x", TermLength: T} },
 		"to an emptied record": func() *le.RaceEntry { return &le.RaceEntry{} },
@@ -268,7 +268,7 @@ func TestRule05StoreSetBackFromALongReservation(t *testing.T) {
 				d.Replace(later())
 				sleep(T - 2*time.Second)
 				a.follows(t)
-				sleep(2*time.Second + S + 2*time.Second)
+				sleep(2*(T+S) + 4*time.Second)
 				a.leads(t)
 			})
 		})
@@ -296,15 +296,15 @@ func TestUnsynchronizedStoreSetBackTwice(t *testing.T) {
 		state(1) // at 14 s
 		sleep(T + S)
 		if a.count() > 0 {
-			t.Error("claimed within a term after the store was seen to have gone back")
+			t.Error("led within a term after the store was seen to have gone back")
 		}
-		sleep(2 * time.Second)
+		sleep(T + S + 2*time.Second)
 		a.leads(t)
 	})
 }
 
-// Rule 8: a release as well waits for what became of the last write.
-func TestRule08ReleaseReadsFirst(t *testing.T) {
+// Rule 7: a release as well waits for what became of the last write.
+func TestRule07ReleaseReadsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", polled)
@@ -324,9 +324,9 @@ func TestRule08ReleaseReadsFirst(t *testing.T) {
 	})
 }
 
-// Rule 13: the time for the release counts from when the callbacks have returned, not
+// Rule 9: the time for the release counts from when the callbacks have returned, not
 // from when the campaign was stopped.
-func TestRule13ReleaseAfterALongDrain(t *testing.T) {
+func TestRule09ReleaseAfterALongDrain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", func(c *config) {
@@ -384,8 +384,8 @@ func TestRule16LateHealthIsAskedAgain(t *testing.T) {
 	})
 }
 
-// Rule 7: no two writes are alike, also where the earlier one may land yet.
-func TestRule07OpenWritesAreToldApart(t *testing.T) {
+// Rule 14: no two writes are alike, also where the earlier one may land yet.
+func TestRule14OpenWritesAreToldApart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		var written []*le.RaceEntry

@@ -178,9 +178,9 @@ func TestRule02Suspended(t *testing.T) {
 	})
 }
 
-// Rule 3: a view seen false once is false for ever, also when its candidate is
+// Rule 2: a view seen false once is false for ever, also when its candidate is
 // elected again.
-func TestRule03LatchAndOneViewPerLeadership(t *testing.T) {
+func TestRule02LatchAndOneViewPerLeadership(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		clock := clocks.NewOffset(nil, 0)
@@ -217,9 +217,9 @@ func (h stuck) Handle(context.Context, slog.Record) error { <-h.release; return 
 func (h stuck) WithAttrs([]slog.Attr) slog.Handler        { return h }
 func (h stuck) WithGroup(string) slog.Handler             { return h }
 
-// Rule 4: nothing delays the end of the leader's ctx: not the store, not user
+// Rule 13: nothing delays the end of the leader's ctx: not the store, not user
 // code.
-func TestRule04CtxEndsWithTheViewWhateverHangs(t *testing.T) {
+func TestRule13CtxEndsWithTheViewWhateverHangs(t *testing.T) {
 	hooks := map[string]func(c *config, release chan struct{}){
 		"store only": func(*config, chan struct{}) {},
 		"Healthy": func(c *config, release chan struct{}) {

@@ -531,9 +531,9 @@ func TestUnsynchronizedStoreSetBack(t *testing.T) {
 		d.Replace(e)           // seen at 15 s: the leader may have extended just before
 		sleep(16*time.Second + 500*time.Millisecond - time.Second)
 		if a.count() > 0 {
-			t.Error("claimed within a term after the store was seen to have gone back")
+			t.Error("led within a term after the store was seen to have gone back")
 		}
-		sleep(8 * time.Second)
+		sleep(T + S + 8*time.Second)
 		a.leads(t)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ var (
 	ruleRow  = regexp.MustCompile(`(?m)^\| (\d+) \| .+ \| (.+) \|$`)
 	ruleTest = regexp.MustCompile("`(Test\\w+)`")
 	testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	ofLease  = regexp.MustCompile(`^TestLeaseRule(\d)`)
 	numbered = regexp.MustCompile(`^Test(?:Rule|Lifeline)(\d\d)`)
 )
 
@@ -40,13 +42,13 @@ func testsOf(t *testing.T, pattern string) (all []string) {
 func TestRulesAreTested(t *testing.T) {
 	core, shards, _ := strings.Cut(pages(t)["rules.md"], "\n## A group's shards\n")
 	core, lifelines, _ := strings.Cut(core, "\n## Lifelines\n")
-	others := append(testsOf(t, "deciders/*"), testsOf(t, "lifeline")...)
+	others := slices.Concat(testsOf(t, "deciders/*"), testsOf(t, "lifeline"), testsOf(t, "."))
 	for _, part := range []struct {
 		of, dir, prefix, text string
 		least                 int
 	}{
-		{"one election", "internal/electiontest", "TestRule", core, 23},
-		{"lifelines", "internal/electiontest", "TestLifeline", lifelines, 9},
+		{"one election", "internal/electiontest", "TestRule", core, 20},
+		{"lifelines", "internal/electiontest", "TestLifeline", lifelines, 8},
 		{"a group's shards", "shard", "TestRule", shards, 13},
 	} {
 		dir, text := part.of, part.text
@@ -74,6 +76,13 @@ func TestRulesAreTested(t *testing.T) {
 			for _, m := range named {
 				if !has(m[1]) {
 					t.Errorf("rule %s of %s: there is no %s", row[1], dir, m[1])
+				}
+			}
+		}
+		if dir == "one election" {
+			for _, name := range testsOf(t, ".") {
+				if n := ofLease.FindStringSubmatch(name); n != nil && !slices.ContainsFunc(rows, func(row []string) bool { return row[1] == n[1] && strings.Contains(row[2], "`"+name+"`") }) {
+					t.Errorf("%s is not named by rule %s", name, n[1])
 				}
 			}
 		}

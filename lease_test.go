@@ -1,0 +1,646 @@
+package leaderelection
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// play is one candidate's lease, in a table's row.
+type play struct {
+	*testing.T
+	*lease
+	n int // writes so far
+}
+
+var leads = wish{lead: true, keep: true, extend: tT / 2}
+
+func newPlay(t *testing.T, change ...func(*policy)) *play {
+	p := &policy{id: "a", term: tT, skew: tS, checked: true}
+	for _, f := range change {
+		f(p)
+	}
+	return &play{T: t, lease: newLease(p)}
+}
+
+// due fails unless the lease asks for the call at now.
+func (p *play) due(now instant, w wish, want OpKind) {
+	p.Helper()
+	if got := p.next(now, w); got != want {
+		p.Fatalf("%v after the beginning it asks for %q, want %q", now.mono-time.Hour, got, want)
+	}
+}
+
+// begins is a write that begins.
+func (p *play) begins(now instant, w wish, kind OpKind) *RaceEntry {
+	p.Helper()
+	p.due(now, w, kind)
+	p.n++
+	return p.issue(now, kind, fmt.Sprint("id", p.n), fmt.Sprint("a", p.n))
+}
+
+// lands gives the write its version. With a stamp, the store tells its time.
+func lands(r *RaceEntry, stamp ...time.Duration) *RaceEntry {
+	v := version{of: fmt.Sprint(*r)}
+	for _, d := range stamp {
+		v.at = zero.Add(d)
+	}
+	r.Token = v
+	return r
+}
+
+// answers is the answer to a write of r, or a read that shows r.
+func (p *play) answers(r *RaceEntry, how source, began, now instant) { p.learn(r, how, began, now) }
+
+// reads is a read that takes no time.
+func (p *play) reads(r *RaceEntry, now instant) { p.learn(r, wasRead, now, now) }
+
+// elected has the lease win a vacant record by a write that began at 0.
+func elected(t *testing.T, change ...func(*policy)) (*play, *RaceEntry) {
+	t.Helper()
+	p := newPlay(t, change...)
+	p.reads(vacant(3), at(0))
+	won := p.begins(at(0), leads, OpAcquire)
+	p.answers(lands(won), wasWritten, at(0), at(0))
+	if p.lead == nil {
+		t.Fatalf("it does not lead: %v", p.ended)
+	}
+	return p, won
+}
+
+// liveUntil fails unless the view lives until d by a right clock, and no longer.
+func (p *play) liveUntil(d time.Duration) {
+	p.Helper()
+	if p.lead == nil {
+		p.Fatalf("it does not lead: %v", p.ended)
+	}
+	if v := p.lead.view; !v.live(at(d-1)) || v.live(at(d)) {
+		p.Errorf("the view lives until %v, or %v by the monotonic clock; want %v", v.wall.Sub(zero), v.mono-time.Hour, d)
+	}
+}
+
+// endedBy fails unless there is no view, for that cause.
+func (p *play) endedBy(cause error) {
+	p.Helper()
+	if p.lead != nil || !errors.Is(p.ended, cause) {
+		p.Errorf("the view has ended: %t, by %v; want %v", p.lead == nil, p.ended, cause)
+	}
+}
+
+type rows map[string]func(t *testing.T)
+
+func (all rows) run(t *testing.T) {
+	for name, row := range all {
+		t.Run(name, row)
+	}
+}
+
+// Rule 1: what a write of the lease claims.
+func TestLeaseRule1Term(t *testing.T) {
+	rows{
+		"until T after the look at the clock before it": func(t *testing.T) {
+			_, won := elected(t)
+			if !won.TermExpiry.Equal(zero.Add(tT)) || won.TermLength != tT || won.LeaderID != "a" || won.Vacant() {
+				t.Errorf("%+v", won)
+			}
+		},
+		"it never goes back, and neither term nor view grows": func(t *testing.T) {
+			p, won := elected(t)
+			r := p.begins(off(tT/2, -time.Hour), leads, OpExtend)
+			if !r.TermExpiry.Equal(won.TermExpiry) || r.Unsynchronized {
+				t.Errorf("%+v", r)
+			}
+			p.answers(lands(r), wasWritten, off(tT/2, -time.Hour), off(tT/2, -time.Hour))
+			p.liveUntil(tT - tS)
+		},
+		"marked records differ by it": func(t *testing.T) {
+			p, won := elected(t, func(p *policy) { p.measured, p.checked = true, false })
+			w := wish{lead: true, keep: true, extend: tS / 4}
+			r := p.begins(off(tS/4, -tS/2), w, OpExtend) // the clock was set back by less than the allowance
+			if !won.Unsynchronized || !r.Unsynchronized || !r.TermExpiry.After(won.TermExpiry) {
+				t.Errorf("%+v after %+v", r, won)
+			}
+		},
+		"every write has another Extension and WriteID": func(t *testing.T) {
+			p, won := elected(t)
+			one := p.begins(at(tT/2), leads, OpExtend)
+			p.open(nil)
+			p.reads(won, at(tT/2+1))
+			two := p.begins(at(tT/2+1), leads, OpExtend)
+			if one.Extension != 1 || two.Extension != 2 || one.WriteID == two.WriteID || one.Incarnation != won.Incarnation || two.ElectionNumber != won.ElectionNumber {
+				t.Errorf("%+v, %+v", one, two)
+			}
+		},
+		"an announcement is in it": func(t *testing.T) {
+			p, _ := elected(t)
+			p.hostPort, p.params = []string{"h:1"}, []byte("x")
+			if r := p.begins(at(tT/2), leads, OpExtend); r.HostPort[0] != "h:1" || string(r.ConnectionParams) != "x" {
+				t.Errorf("%+v", r)
+			}
+		},
+	}.run(t)
+}
+
+// Rule 2: when a view ends.
+func TestLeaseRule2View(t *testing.T) {
+	rows{
+		"S before the term, counted from before the write": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(vacant(3), at(0))
+			won := p.begins(at(0), leads, OpAcquire)
+			p.answers(lands(won), wasWritten, at(0), at(2*time.Second))
+			p.liveUntil(tT - tS)
+		},
+		"by either clock": func(t *testing.T) {
+			p, _ := elected(t)
+			if v := p.lead.view; v.live(off(tT-tS, -time.Hour)) || v.live(off(1, tT)) || !v.live(off(1, tT-tS-2)) {
+				t.Error("a clock that was set back lengthens it, or one that was set forward does not end it")
+			}
+		},
+		"once over it stays over": func(t *testing.T) {
+			p, _ := elected(t)
+			p.look(off(1, tT))
+			p.endedBy(ErrExpired)
+			p.look(at(2))
+			p.endedBy(ErrExpired)
+		},
+		"an answer that is too late begins none": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(vacant(3), at(0))
+			won := p.begins(at(0), leads, OpAcquire)
+			p.answers(lands(won), wasWritten, at(0), at(tT-tS))
+			if p.lead != nil {
+				t.Error("it leads by a view that is over")
+			}
+		},
+		"and none again by the same write": func(t *testing.T) {
+			p, won := elected(t)
+			p.leave(ErrResigned)
+			p.reads(won, at(1))
+			p.endedBy(ErrResigned)
+		},
+		"an answer moves it": func(t *testing.T) {
+			p, _ := elected(t)
+			r := p.begins(at(tT/2), leads, OpExtend)
+			p.answers(lands(r), wasWritten, at(tT/2), at(tT/2))
+			p.liveUntil(tT/2 + tT - tS)
+		},
+		"a feed neither begins nor moves it": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(vacant(3), at(0))
+			won := p.begins(at(0), leads, OpAcquire)
+			if p.answers(lands(won), wasPushed, at(0), at(0)); p.lead != nil {
+				t.Fatal("it leads by what a feed tells")
+			}
+			p.due(at(0), leads, OpRead)
+			p.reads(won, at(0))
+			r := p.begins(at(tT/2), leads, OpExtend)
+			p.answers(lands(r), wasPushed, at(tT/2), at(tT/2))
+			p.liveUntil(tT - tS)
+			p.due(at(tT/2), leads, OpRead)
+		},
+		"measured: what was lost to a suspend counts, though the clock is set back later": func(t *testing.T) {
+			p, _ := elected(t, func(p *policy) { p.measured, p.checked = true, false })
+			p.look(off(tS, 5*time.Second)) // five seconds on the wall clock alone
+			if v := p.lead.view; !v.live(off(tT-tS-5*time.Second-1, 5*time.Second)) || v.live(off(tT-tS-5*time.Second, 4500*time.Millisecond)) {
+				t.Errorf("%+v", v)
+			}
+			p.look(off(2*tS, 3*time.Second)) // set back by more than the allowance
+			p.endedBy(ErrExpired)
+		},
+		"measured: a set-back within the allowance brings it forward": func(t *testing.T) {
+			p, _ := elected(t, func(p *policy) { p.measured, p.checked = true, false })
+			for i := range 3 {
+				p.look(off(time.Duration(i), -time.Duration(i)*900*time.Millisecond))
+			}
+			if v := p.lead.view; v.live(off(0, tT-tS-1800*time.Millisecond)) || !v.live(off(0, tT-tS-2800*time.Millisecond)) {
+				t.Errorf("%+v", v)
+			}
+		},
+	}.run(t)
+}
+
+// Rule 5: what an acquisition writes. TestLeaseRule5Acquire has when it comes.
+func TestLeaseRule5AcquisitionWrites(t *testing.T) {
+	for name, c := range map[string]struct {
+		known []*RaceEntry
+		want  ElectionNumber
+	}{
+		"after a vacancy":                    {[]*RaceEntry{vacant(3)}, 4},
+		"greater than all seen":              {[]*RaceEntry{held(5, -time.Hour), vacant(3), vacant(3)}, 6},
+		"the first is the time":              {[]*RaceEntry{{}}, ElectionNumber(zero.Unix())},
+		"unless a greater one was seen":      {[]*RaceEntry{held(1<<40, -time.Hour), {Emptied: true}, {Emptied: true}}, 1<<40 + 1},
+		"it is conditional on what was read": {[]*RaceEntry{vacant(3), vacant(3, by("y"), extended(10))}, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlay(t)
+			for _, r := range c.known {
+				p.reads(r, at(-time.Minute))
+			}
+			last := c.known[len(c.known)-1]
+			p.reads(last, at(0))
+			if r := p.begins(at(0), leads, OpAcquire); r.ElectionNumber != c.want || !sameVersion(r.Token, last.Token) || r.Extension != 0 || r.Incarnation != "a1" {
+				t.Errorf("%+v, want number %d", r, c.want)
+			}
+		})
+	}
+	rows{
+		"odd clocks": func(t *testing.T) {
+			for wall, want := range map[time.Time]ElectionNumber{time.Unix(-9, 0): 1, time.Unix(lastBorn, 0).AddDate(500, 0, 0): ElectionNumber(lastBorn)} {
+				p := newPlay(t)
+				p.reads(&RaceEntry{}, instant{wall, 0})
+				if r := p.begins(instant{wall, 0}, leads, OpAcquire); r.ElectionNumber != want {
+					t.Errorf("%v: number %d, want %d", wall, r.ElectionNumber, want)
+				}
+			}
+		},
+		"none while work runs": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(vacant(3), at(0))
+			p.due(at(0), wish{lead: true, work: true}, "")
+			p.due(at(0), wish{}, "")
+			p.due(at(0), leads, OpAcquire)
+		},
+		"one's own record is free, and keeps its Incarnation": func(t *testing.T) {
+			p, won := elected(t)
+			p.look(at(tT - tS))
+			p.endedBy(ErrExpired)
+			if r := p.begins(at(tT-tS), leads, OpAcquire); r.Incarnation != won.Incarnation || r.ElectionNumber != won.ElectionNumber+1 || r.WriteID == won.WriteID {
+				t.Errorf("%+v after %+v", r, won)
+			}
+		},
+		"what is not known is handed on": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(vacant(3, func(r *RaceEntry) { r.Extra = map[string]string{"new": "1"} }), at(0))
+			if r := p.begins(at(0), leads, OpAcquire); r.Extra["new"] != "1" {
+				t.Errorf("%+v", r)
+			}
+		},
+	}.run(t)
+}
+
+// Rule 6, for who has robbed another by a clock that was ahead: no view, and no release before the quiet ends.
+func TestLeaseRule6QuietOfARobber(t *testing.T) {
+	const s, ahead = time.Second, tT + 5*time.Second
+	rob := func(t *testing.T, over *RaceEntry) (*play, *RaceEntry) {
+		p := newPlay(t)
+		p.reads(over, off(s, ahead))
+		return p, p.begins(off(s, ahead), leads, OpAcquire)
+	}
+	kept := func(t *testing.T, p *play) {
+		t.Helper()
+		if p.lead != nil {
+			t.Fatal("it leads")
+		}
+		p.due(off(s+tT+tD-1, ahead), leads, "")
+		if r := p.begins(off(s+tT+tD, ahead), leads, OpRelease); !r.Vacant() || !r.Unsynchronized {
+			t.Errorf("%+v", r)
+		}
+	}
+	rows{
+		"its answer shows it": func(t *testing.T) {
+			p, r := rob(t, held(3, 0))
+			p.answers(lands(r, s+1), wasWritten, off(s, ahead), off(s, ahead))
+			kept(t, p)
+		},
+		"a read does": func(t *testing.T) {
+			p, r := rob(t, held(3, 0))
+			p.open(nil)
+			p.reads(lands(r, s+1), off(2*s, ahead))
+			kept(t, p)
+		},
+		"its answer, after the clock was set right": func(t *testing.T) {
+			p, r := rob(t, held(3, 0))
+			p.answers(lands(r, s+1), wasWritten, off(s, ahead), at(2*s))
+			kept(t, p)
+		},
+		"its own bound does": func(t *testing.T) {
+			p, r := rob(t, held(3, 0))
+			p.answers(lands(r), wasWritten, off(s, ahead), off(s, ahead))
+			p.bounded(time.Hour)
+			p.endedBy(ErrClockSkew)
+			kept(t, p)
+		},
+		"of a longer term": func(t *testing.T) {
+			p, r := rob(t, held(3, -tT, ofTerm(2*tT)))
+			p.answers(lands(r, s+1), wasWritten, off(s, ahead), off(s, ahead))
+			p.due(off(s+2*tT+tD-1, ahead), leads, "")
+			p.due(off(s+2*tT+tD, ahead), leads, OpRelease)
+		},
+		"a vacancy robs nobody": func(t *testing.T) {
+			p, r := rob(t, vacant(3))
+			p.answers(lands(r, s+1), wasWritten, off(s, ahead), off(s, ahead))
+			if p.lead != nil {
+				t.Error("it leads")
+			}
+			p.due(off(s, ahead), leads, OpRelease)
+		},
+	}.run(t)
+}
+
+// A stale read before an own acquisition shows nothing: the write has found the newest state there.
+func TestLeaseRule6QuietIsRefutedByAnOwnWrite(t *testing.T) {
+	p := newPlay(t)
+	p.reads(vacant(3), at(-time.Minute))
+	for _, r := range []*RaceEntry{held(5, -time.Hour), vacant(3), held(5, -time.Hour)} {
+		p.reads(r, at(-time.Second))
+	}
+	won := p.begins(at(0), leads, OpAcquire)
+	p.answers(lands(won), wasWritten, at(0), at(0))
+	p.liveUntil(tT - tS)
+}
+
+// Rule 7: a write that was not answered, or was refused, is an open question.
+func TestLeaseRule7Open(t *testing.T) {
+	rows{
+		"a read comes before any other write, and confirms": func(t *testing.T) {
+			p, _ := elected(t)
+			r := p.begins(at(tT/2), leads, OpExtend)
+			p.open(nil)
+			p.due(at(tT/2+1), leads, OpRead)
+			p.reads(lands(r), at(tT/2+2))
+			p.liveUntil(tT/2 + tT - tS)
+			p.due(at(tT/2+2), leads, "")
+		},
+		"or shows that it did not happen": func(t *testing.T) {
+			p, won := elected(t)
+			p.begins(at(tT/2), leads, OpExtend)
+			p.open(nil)
+			p.reads(won, at(tT/2+2))
+			p.liveUntil(tT - tS)
+			p.due(at(tT/2+2), leads, OpExtend)
+		},
+		"an acquisition": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(vacant(3), at(0))
+			won := p.begins(at(0), leads, OpAcquire)
+			p.open(nil)
+			p.due(at(1), leads, OpRead)
+			if p.stake() != time.Hour+tT-tS {
+				t.Errorf("at stake until %v", p.stake())
+			}
+			p.reads(lands(won), at(2))
+			p.liveUntil(tT - tS)
+		},
+		"a release": func(t *testing.T) {
+			p, won := elected(t)
+			p.leave(ErrResigned)
+			p.begins(at(1), wish{}, OpRelease)
+			p.open(nil)
+			p.due(at(2), wish{}, OpRead)
+			p.reads(won, at(3))
+			p.due(at(3), wish{}, OpRelease)
+		},
+		"a stale read does not settle it for who leaves": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(vacant(3), at(0))
+			won := p.begins(at(0), leads, OpAcquire)
+			p.open(nil)
+			p.reads(vacant(3), at(1))
+			if !p.holds(at(1)) {
+				t.Fatal("it may have won")
+			}
+			p.due(at(1), wish{}, OpRead)
+			p.reads(lands(won), at(2))
+			p.refuse(ErrResigned)
+			p.due(at(2), wish{}, OpRelease)
+		},
+		"nothing is held when a term is over, or another has the record": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(vacant(3), at(0))
+			p.begins(at(0), leads, OpAcquire)
+			p.open(nil)
+			if !p.holds(at(tT-1)) || p.holds(at(tT)) {
+				t.Error("for a term from when it began")
+			}
+			p.reads(held(9, 0), at(1))
+			if p.holds(at(1)) {
+				t.Error("a newer record of another")
+			}
+		},
+		"an operator's request on it shows that it happened": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(vacant(3), at(0))
+			won := p.begins(at(0), leads, OpAcquire)
+			p.open(nil)
+			p.reads(asked(lands(won), "c"), at(1))
+			if p.liveUntil(tT - tS); p.lead.asked != "c" {
+				t.Errorf("asked for %q", p.lead.asked)
+			}
+		},
+		"who is refused as it begins leaves no Hold": func(t *testing.T) {
+			p, _ := elected(t, func(p *policy) { p.hold = time.Minute })
+			p.refuse(ErrResigned)
+			if r := p.begins(at(1), wish{}, OpRelease); r.Hold != 0 {
+				t.Errorf("%+v", r)
+			}
+		},
+		"what was refused over an old version is read twice": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(held(5, -time.Hour), at(-time.Minute))
+			p.reads(vacant(3), at(-time.Minute))
+			p.reads(vacant(3), at(0))
+			p.begins(at(0), leads, OpAcquire)
+			p.open(vacant(3))
+			p.due(at(1), leads, OpRead)
+			p.reads(vacant(3), at(1))
+			p.due(at(1), leads, OpRead)
+			p.reads(vacant(3), at(2))
+			p.due(at(2), leads, OpAcquire)
+		},
+		"over the newest, once": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(vacant(3), at(0))
+			p.begins(at(0), leads, OpAcquire)
+			p.open(vacant(3))
+			p.due(at(1), leads, OpRead)
+			p.reads(vacant(3), at(1))
+			p.due(at(1), leads, OpAcquire)
+		},
+	}.run(t)
+}
+
+// Rule 8: what ends a view, and what does not.
+func TestLeaseRule8Loss(t *testing.T) {
+	for name, c := range map[string]struct {
+		of   func(won *RaceEntry) *RaceEntry
+		how  source
+		lost bool
+	}{
+		"a newer leader, read":   {func(*RaceEntry) *RaceEntry { return held(9, 0) }, wasRead, true},
+		"a newer leader, pushed": {func(*RaceEntry) *RaceEntry { return held(9, 0) }, wasPushed, true},
+		"a newer vacancy":        {func(*RaceEntry) *RaceEntry { return vacant(9) }, wasPushed, true},
+		"an older leader":        {func(*RaceEntry) *RaceEntry { return held(2, 0) }, wasRead, false},
+		"its own record":         {func(won *RaceEntry) *RaceEntry { return won.Clone() }, wasRead, false},
+		"a request":              {func(won *RaceEntry) *RaceEntry { return asked(won, "c") }, wasPushed, false},
+		"a release by another":   {func(won *RaceEntry) *RaceEntry { return vacant(4, by(won.Incarnation), extended(1)) }, wasRead, true},
+		"a clone's extension":    {func(won *RaceEntry) *RaceEntry { r := won.Clone(); r.Extension, r.WriteID = 1, "clone"; return r }, wasRead, true},
+		"with the same numbers": {func(won *RaceEntry) *RaceEntry {
+			r := won.Clone()
+			r.Extension, r.TermExpiry = 1, r.TermExpiry.Add(1)
+			return r
+		}, wasRead, true},
+		"another of the same number": {func(won *RaceEntry) *RaceEntry { return held(won.ElectionNumber, 0) }, wasRead, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, won := elected(t)
+			p.learn(c.of(won), c.how, at(1), at(1))
+			if c.lost {
+				p.endedBy(ErrOusted)
+				return
+			}
+			p.liveUntil(tT - tS)
+		})
+	}
+	rows{
+		"a record that the store has lost is put back": func(t *testing.T) {
+			p, won := elected(t)
+			p.reads(vacant(1), at(2))
+			p.due(at(3), leads, "")
+			if r := p.begins(at(tT/2), leads, OpExtend); r.ElectionNumber != won.ElectionNumber || !sameVersion(r.Token, vacant(1).Token) {
+				t.Errorf("%+v", r)
+			}
+		},
+		"but not over one who leads by what it shows": func(t *testing.T) {
+			p, _ := elected(t)
+			p.reads(held(2, 0), at(2))
+			p.due(at(tT/2), leads, OpRead)
+		},
+		"nor over one who may, though it shows another now": func(t *testing.T) {
+			p, _ := elected(t)
+			p.reads(held(2, 0), at(1))
+			p.reads(vacant(1), at(2))
+			p.due(at(tT/2), leads, OpRead)
+		},
+		"an extension that was overtaken is nothing new": func(t *testing.T) {
+			p, won := elected(t)
+			r := p.begins(at(tT/2), leads, OpExtend)
+			p.answers(lands(r), wasWritten, at(tT/2), at(tT/2))
+			p.reads(won, at(tT/2+1)) // a replica that lags
+			p.liveUntil(tT/2 + tT - tS)
+		},
+		"stamps that show a wrong clock": func(t *testing.T) {
+			p, _ := elected(t)
+			r := p.begins(at(tT/2), leads, OpExtend)
+			p.answers(lands(r, tT/2+5*time.Second+1), wasWritten, at(tT/2), at(tT/2))
+			p.endedBy(ErrClockSkew)
+			p.due(at(tT/2), leads, OpRelease)
+		},
+		"not if the record is marked": func(t *testing.T) {
+			p := newPlay(t)
+			p.bounded(time.Hour)
+			p.reads(vacant(3), at(0))
+			p.reads(vacant(3), at(tT+tD))
+			won := p.begins(at(tT+tD), leads, OpAcquire)
+			p.answers(lands(won, time.Hour+1), wasWritten, at(tT+tD), at(tT+tD))
+			if p.lead == nil || !won.Unsynchronized {
+				t.Fatalf("%v, %+v", p.ended, won)
+			}
+			p.bounded(0)
+			now := at(tT + tD + tT/2)
+			r := p.begins(now, leads, OpExtend)
+			if p.answers(lands(r, tT+tD+tT/2+1), wasWritten, now, now); p.lead == nil || p.mistrust || !r.Unsynchronized {
+				t.Errorf("%v, mistrust %t, %+v", p.ended, p.mistrust, r)
+			}
+		},
+	}.run(t)
+}
+
+// Rule 9: first the work ends, then the view, then the record is released.
+func TestLeaseRule9Leave(t *testing.T) {
+	rows{
+		"in that order": func(t *testing.T) {
+			p, won := elected(t)
+			p.due(at(1), wish{}, "") // the view lives
+			p.leave(ErrResigned)
+			p.due(at(1), wish{work: true}, "")
+			if r := p.begins(at(1), wish{}, OpRelease); !r.Vacant() || r.ElectionNumber != won.ElectionNumber || r.Extension != 1 || r.Incarnation != won.Incarnation || r.WriteID != "" || r.Hold != 0 {
+				t.Errorf("%+v", r)
+			}
+		},
+		"the lease is kept while work winds down": func(t *testing.T) {
+			p, _ := elected(t)
+			p.due(at(tT/2), wish{keep: true, extend: tT / 2}, OpExtend)
+		},
+		"who is released begins nothing by it": func(t *testing.T) {
+			p, won := elected(t)
+			p.leave(ErrResigned)
+			r := p.begins(at(1), wish{}, OpRelease)
+			p.answers(lands(r), wasWritten, at(1), at(1))
+			p.reads(won, at(2))
+			if p.lead != nil || p.holds(at(2)) {
+				t.Error("it leads, or holds, by what it has given back")
+			}
+		},
+		"a Successor has it reserved for a term": func(t *testing.T) {
+			p, won := elected(t)
+			p.reads(asked(won, "c"), at(1))
+			p.leave(ErrResigned)
+			if r := p.begins(at(2), wish{}, OpRelease); r.Successor != "c" || !r.TermExpiry.Equal(zero.Add(2+tT)) {
+				t.Errorf("%+v", r)
+			}
+		},
+		"anybody has not": func(t *testing.T) {
+			p, won := elected(t)
+			p.reads(asked(won, AnySuccessor), at(1))
+			p.leave(ErrResigned)
+			if r := p.begins(at(2), wish{}, OpRelease); r.Successor != "" || !r.TermExpiry.Equal(zero.Add(2)) {
+				t.Errorf("%+v", r)
+			}
+		},
+		"a request stays on record until it is granted": func(t *testing.T) {
+			p, won := elected(t)
+			p.reads(asked(won, "c"), at(1))
+			if r := p.begins(at(tT/2), leads, OpExtend); r.Successor != "c" {
+				t.Errorf("%+v", r)
+			}
+		},
+		"a Hold outlives the release": func(t *testing.T) {
+			p, won := elected(t, func(p *policy) { p.hold = time.Minute })
+			p.leave(ErrResigned)
+			if r := p.begins(at(tS), wish{}, OpRelease); won.Hold != time.Minute-tT || r.Hold != time.Minute-tS {
+				t.Errorf("%v, then %v", won.Hold, r.Hold)
+			}
+		},
+		"and one that is over lasts for S": func(t *testing.T) {
+			p, _ := elected(t, func(p *policy) { p.hold = tS })
+			p.leave(ErrResigned)
+			for d, want := range map[time.Duration]time.Duration{tS: 1, 2*tS - 1: 1, 2 * tS: 0} {
+				if r := p.vacancy(at(d)); r.Hold != want {
+					t.Errorf("released after %v with a Hold of %v, want %v", d, r.Hold, want)
+				}
+			}
+		},
+		"a vacancy is marked by who compares no clocks": func(t *testing.T) {
+			p, _ := elected(t, func(p *policy) { p.measured, p.checked = true, false })
+			p.leave(ErrResigned)
+			if r := p.begins(at(1), wish{}, OpRelease); !r.Unsynchronized {
+				t.Errorf("%+v", r)
+			}
+		},
+		"nothing of others is released": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(held(3, 0), at(0))
+			p.due(at(1), wish{}, "")
+		},
+	}.run(t)
+}
+
+// A lease remembers no more writes than two terms have.
+func TestLeaseWritesAreFew(t *testing.T) {
+	p, _ := elected(t)
+	w := wish{lead: true, keep: true, extend: tT / 20}
+	for i := range 1000 {
+		now := at(time.Duration(i+1) * tT / 20)
+		r := p.begins(now, w, OpExtend)
+		p.answers(lands(r), wasWritten, now, now)
+	}
+	if len(p.writes) > 42 {
+		t.Errorf("%d writes are remembered", len(p.writes))
+	}
+	p.measured = true
+	if p.measuring(at(1000*tT/20)) || !p.mine(p.base.of) {
+		t.Error("the last record is its own, and not measured")
+	}
+}
