@@ -1,7 +1,7 @@
 package simtest
 
 import (
-	"reflect"
+	"slices"
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
@@ -26,13 +26,6 @@ type term struct {
 
 func termOf(e *le.RaceEntry) term {
 	return term{e.ElectionNumber, e.LeaderID, e.Incarnation, e.TermExpiry.UnixNano()}
-}
-
-// olderState is a state of the record that is older than what its reader knew, and when it first read that, by its
-// monotonic clock.
-type olderState struct {
-	e    *le.RaceEntry
-	seen time.Duration
 }
 
 // sighting is when somebody was told of a state of the record.
@@ -82,51 +75,43 @@ func (r *recorder) tell(a *actor, e *le.RaceEntry, o *op, how source) {
 	a.told[stateOf(e)] = s
 }
 
-// hears keeps what makes it quiet for an actor: it has read a version of the record twice that is older than
-// what it knew, or a request over that; or it was read once, and the next newer record is of another leadership; or the
-// record was emptied; or a read shows another record in the place of one that a feed had told of. From when it
-// first saw that, it takes nothing, nor releases anything, for a term and the allowance. With the lock.
+// hears keeps what makes it quiet for an actor: it has read a record that is older than what it knew, and the next
+// newer one is another's, and of another leadership; or its own acquisition was accepted over such a record; or the record
+// was emptied; or a read shows another record in the place of one that a feed had told of. From then on it takes
+// nothing, nor releases anything, for a term and the allowance. With the lock.
 func (r *recorder) hears(a *actor, e *le.RaceEntry, how source) {
-	_, now := a.clock.Both()
 	n, order := a.heard, +1
 	if n != nil {
 		order = e.Compare(n)
 	}
-	other := order == 0 && !alike(e, n)
+	other, own := order == 0 && !alike(e, n), a.proc != nil && a.proc.incarnations[e.Incarnation]
 	switch {
 	case order > 0, other && how != wasPushed && !a.proved:
-		own := a.proc != nil && a.proc.incarnations[e.Incarnation] // then its write has found the newest there
-		for _, old := range a.older {
-			if !own && (e.ElectionNumber != n.ElectionNumber || e.Incarnation != n.Incarnation) {
-				r.hush(a, old.seen, how)
-			}
+		doubted := a.doubts && !own && (e.ElectionNumber != n.ElectionNumber || e.Incarnation != n.Incarnation)
+		if e.Emptied || doubted || other && how == wasRead && termOf(e) != termOf(n) {
+			r.hush(a, how)
 		}
-		if e.Emptied || other && how == wasRead && termOf(e) != termOf(n) {
-			r.hush(a, now, how)
-		}
-		a.heard, a.proved, a.older = e.Clone(), how != wasPushed, nil
+		a.heard, a.proved, a.doubts, a.older = e.Clone(), how != wasPushed, false, nil
 	case order == 0 && !other:
-		a.proved = a.proved || how != wasPushed
-	case how != wasPushed:
-		for _, old := range a.older {
-			if termOf(old.e) == termOf(e) && (e.Compare(old.e) > 0 || reflect.DeepEqual(e.Token, old.e.Token)) {
-				if !a.proved {
-					how = wasPushed // its loop may have heard of both in another order
-				}
-				r.hush(a, old.seen, how)
-				return
-			}
+		if how != wasPushed {
+			a.proved, a.doubts = true, false
 		}
-		a.older = append(a.older, olderState{e.Clone(), now})
+	case how != wasPushed:
+		again := slices.Contains(a.older, termOf(e))
+		a.doubts = true
+		if a.older = append(a.older, termOf(e)); e.Emptied && !again {
+			r.hush(a, how)
+		}
 	}
 }
 
-// hush begins an actor's quiet at the given time of its monotonic clock: for the longest term at most, and its own at
-// least. What was pushed may come when it writes. With the lock.
-func (r *recorder) hush(a *actor, from time.Duration, how source) {
-	a.quiet = max(a.quiet, from+r.measuredWait)
+// hush begins an actor's quiet: for the longest term at most, and its own at least. What was pushed may come when it
+// writes. With the lock.
+func (r *recorder) hush(a *actor, how source) {
+	_, now := a.clock.Both()
+	a.quiet = max(a.quiet, now+r.measuredWait)
 	if p := a.proc; p != nil && how != wasPushed {
-		a.surely = max(a.surely, from+p.term+p.allowance(p.term))
+		a.surely = max(a.surely, now+p.term+p.allowance(p.term))
 	}
 }
 
@@ -160,6 +145,10 @@ func (r *recorder) confirm(a *actor, e *le.RaceEntry, o *op, how source) {
 		k := attempt{e.ElectionNumber, e.TermExpiry.UnixNano()}
 		if _, known := p.confirmed[k]; !known {
 			p.confirmed[k] = r.now()
+			if n := e.ElectionNumber; e.Extension == 0 && how != wasPushed && p.overOld[n] {
+				delete(p.overOld, n)
+				r.hush(a, wasPushed) // unless it had only heard of its own
+			}
 			p.marked[e.ElectionNumber] = e.Unsynchronized // of two acquisitions of a number, it is this one
 		}
 	}

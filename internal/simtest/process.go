@@ -34,6 +34,7 @@ type process struct {
 	cooldown     time.Duration                   // monotonic: it has resigned, and is not to campaign before this
 	incarnations map[string]bool                 // that it has made up
 	marked       map[le.ElectionNumber]bool      // its leaderships that are Unsynchronized, though it is not
+	overOld      map[le.ElectionNumber]bool      // its acquisitions of what was older than what it knew, of which it does not know yet
 	asked        map[le.ElectionNumber]time.Time // the last TermExpiry asked for
 	began        map[attempt]beginning           // the first call that asked for it
 	ends         map[attempt]attempt             // an unsynchronized candidate's: the attempts by when a view ends that rests on them
@@ -63,7 +64,7 @@ func (h *host) launch() {
 	p := &process{
 		settings: w.settings(h), host: h, name: h.id + "." + string(rune('0'+h.gen%10)), done: make(chan struct{}),
 		asked:        map[le.ElectionNumber]time.Time{},
-		incarnations: map[string]bool{}, marked: map[le.ElectionNumber]bool{}, began: map[attempt]beginning{}, confirmed: map[attempt]time.Duration{}, ends: map[attempt]attempt{},
+		incarnations: map[string]bool{}, marked: map[le.ElectionNumber]bool{}, overOld: map[le.ElectionNumber]bool{}, began: map[attempt]beginning{}, confirmed: map[attempt]time.Duration{}, ends: map[attempt]attempt{},
 		expiry: map[le.ElectionNumber]time.Time{},
 		landed: map[attempt]time.Duration{}, index: map[attempt]int{}, stamps: map[attempt]time.Time{},
 		leaderships: map[le.ElectionNumber]*leadership{},

@@ -34,7 +34,8 @@ type actor struct {
 	greatest le.ElectionNumber // the same
 	heard    *le.RaceEntry     // the newest, as it stands after the last proof
 	proved   bool              // it was read or written, and not only pushed
-	older    []olderState      // read since then
+	older    []term            // read since that, and older
+	doubts   bool              // it has read one of these since the newest was last proved
 	quiet    time.Duration     // by its monotonic clock it is quiet until then: see hears, at most
 	surely   time.Duration     // and at least
 	readAt   reading           // when the last read that was answered began, by its clock
@@ -213,7 +214,7 @@ func (r *recorder) calling(ctx context.Context, a *actor, write *le.RaceEntry) *
 	defer r.mu.Unlock()
 	a.calls++
 	a.flying++
-	o := &op{ctx: ctx, actor: a, write: write, at: r.now(), wall: wall, mono: mono, readAt: a.readAt, greatest: a.greatest, worked: a.worked, wrote: a.wrote}
+	o := &op{ctx: ctx, actor: a, write: write, at: r.now(), wall: wall, mono: mono, readAt: a.readAt, greatest: a.greatest, newest: a.heard, worked: a.worked, wrote: a.wrote}
 	if a.dead.Load() {
 		return o
 	}

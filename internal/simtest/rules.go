@@ -179,7 +179,10 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 	}
 	p.cooldown = 0
 	if off := o.wall.Sub(r.epoch.Round(0)) - o.at; off > p.skew && !old.Vacant() && r.lies {
-		r.hush(o.actor, o.mono, wasPushed) // it knows when it is told
+		r.hush(o.actor, wasPushed) // it knows when it is told
+	}
+	if n := o.newest; n != nil && old.Compare(n) < 0 && !old.Emptied {
+		p.overOld[e.ElectionNumber] = true
 	}
 	w := won{number: e.ElectionNumber, at: r.now(), op: o, stamp: stampOf(e)}
 	if g := r.robbed(old); g != nil && g.p != p && !r.lost(g, o.actor, o.at, len(r.records)-1) {
