@@ -145,8 +145,7 @@ func (r *recorder) confirm(a *actor, e *le.RaceEntry, o *op, how source) {
 		k := attempt{e.ElectionNumber, e.TermExpiry.UnixNano()}
 		if _, known := p.confirmed[k]; !known {
 			p.confirmed[k] = r.now()
-			if n := e.ElectionNumber; e.Extension == 0 && how != wasPushed && p.overOld[n] {
-				delete(p.overOld, n)
+			if _, old := p.overOld[e.ElectionNumber]; old && e.Extension == 0 && how != wasPushed {
 				r.hush(a, wasPushed) // unless it had only heard of its own
 			}
 			p.marked[e.ElectionNumber] = e.Unsynchronized // of two acquisitions of a number, it is this one

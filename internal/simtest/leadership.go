@@ -71,6 +71,9 @@ func (r *recorder) elected(p *process, ctx context.Context, view *le.TimeView) *
 	if g.number <= p.number {
 		r.failf(p.name, "OnElected %d after leadership %d", g.number, p.number)
 	}
+	if p.overOld[g.number] {
+		r.failf(p.name, "leads by leadership %d, though what it took was older than what it knew: somebody may lead by what the store has lost", g.number)
+	}
 	p.running++
 	g.running++
 	p.number = g.number
@@ -121,6 +124,9 @@ func (r *recorder) ctxDone(g *leadership) {
 		kind = le.ErrClockSkew // without its figures
 	}
 	r.counts["ended: "+kind.Error()]++
+	if kind == le.ErrClockSkew && g.p.measures(g.number) {
+		r.failf(g.p.name, "leadership %d ends since its clock is wrong, though it compares none: %v", g.number, cause)
+	}
 	if r.mustBeDone(g) {
 		r.failf(g.p.name, "the leader's ctx of leadership %d was cancelled %v after its view had ended", g.number, r.now()-g.overAt(r.now()))
 	}

@@ -34,7 +34,7 @@ type process struct {
 	cooldown     time.Duration                   // monotonic: it has resigned, and is not to campaign before this
 	incarnations map[string]bool                 // that it has made up
 	marked       map[le.ElectionNumber]bool      // its leaderships that are Unsynchronized, though it is not
-	overOld      map[le.ElectionNumber]bool      // its acquisitions of what was older than what it knew, of which it does not know yet
+	overOld      map[le.ElectionNumber]bool      // its acquisitions of what was older than what it knew; true: than what it was sure of
 	asked        map[le.ElectionNumber]time.Time // the last TermExpiry asked for
 	began        map[attempt]beginning           // the first call that asked for it
 	ends         map[attempt]attempt             // an unsynchronized candidate's: the attempts by when a view ends that rests on them

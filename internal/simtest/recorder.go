@@ -215,6 +215,9 @@ func (r *recorder) calling(ctx context.Context, a *actor, write *le.RaceEntry) *
 	a.calls++
 	a.flying++
 	o := &op{ctx: ctx, actor: a, write: write, at: r.now(), wall: wall, mono: mono, readAt: a.readAt, greatest: a.greatest, newest: a.heard, worked: a.worked, wrote: a.wrote}
+	if n := a.heard; n != nil {
+		o.sure = a.proved || a.proc != nil && !a.proc.incarnations[n.Incarnation]
+	}
 	if a.dead.Load() {
 		return o
 	}

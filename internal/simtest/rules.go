@@ -182,7 +182,7 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 		r.hush(o.actor, wasPushed) // it knows when it is told
 	}
 	if n := o.newest; n != nil && old.Compare(n) < 0 && !old.Emptied {
-		p.overOld[e.ElectionNumber] = true
+		p.overOld[e.ElectionNumber] = o.sure
 	}
 	w := won{number: e.ElectionNumber, at: r.now(), op: o, stamp: stampOf(e)}
 	if g := r.robbed(old); g != nil && g.p != p && !r.lost(g, o.actor, o.at, len(r.records)-1) {
