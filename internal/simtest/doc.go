@@ -45,8 +45,6 @@
 //     Transfer and StepDown come at any time, also from operators whose clock is
 //     off by hours, or who ask a dead leader again and again.
 //
-//   - The answer to a write does not tell the store's time, which only reads and feeds do (TestSkewed).
-//
 //   - In simulations of their own: others' tools delete the record, empty it, make it again or edit it,
 //     and feeds tell of what is undone, in whose place an operator's request comes.
 //

@@ -23,7 +23,7 @@ type Params struct {
 	Length     time.Duration // how long it goes on, at least
 
 	Hold  time.Duration // the longest Hold of a process; 0: none has one
-	Ranks int           // Priority is one of so many; 0: all are alike
+	Ranks int           // Priority, which is only on record, is one of so many; 0: all are alike
 	Paced bool          // some processes have an ExtendEvery of their own
 
 	Lifelines bool // most processes have a lifeline, on one of two machines

@@ -123,9 +123,6 @@ func (r *recorder) overEmptied(o *op) time.Duration {
 // that has not come as far yet by a clock that is behind. A number that was ahead of the time was a stranger's.
 func (r *recorder) repeats(o *op, old *le.RaceEntry, i int) bool {
 	at, slack, n := r.epoch.Add(o.at), r.spec.Skew+time.Second, r.records[i].ElectionNumber
-	if stamp := stampOf(old); !stamp.IsZero() && stamp.Before(at) {
-		at = stamp
-	}
 	ahead := n > le.ElectionNumber(r.epoch.Add(r.times[i]+slack).Unix())
 	return r.strangers && old.ElectionNumber == le.NoElections && !ahead && n < le.ElectionNumber(at.Add(-slack).Unix())
 }

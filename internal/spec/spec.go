@@ -152,11 +152,11 @@ func reservation(old, e *Entry) error {
 	return nil
 }
 
-// release: only of the writer's own leadership, or for a leader that is dead. It is reserved for
-// the successor that was asked for, but a release for the dead may leave that out.
+// release: only of the writer's own leadership, so not of one whose process is dead. It is reserved for the
+// successor that was asked for.
 func (r *Record) release(began time.Time, e *Entry, own bool) error {
 	old, reserve := &r.now, ""
-	if s := old.Successor; !(r.ofTheDead(began) && e.Successor == "") && e.Hold == 0 && s != leaderelection.AnySuccessor && s != old.LeaderID {
+	if s := old.Successor; e.Hold == 0 && s != leaderelection.AnySuccessor && s != old.LeaderID {
 		reserve = s
 	}
 	latest, earliest := began.Add(r.Skew), r.began.Add(-r.Skew)
@@ -166,7 +166,7 @@ func (r *Record) release(began time.Time, e *Entry, own bool) error {
 	timed := !r.Untimed && !e.Unsynchronized
 	short := r.releaseShort(began, e)
 	switch {
-	case !own:
+	case !own || r.ofTheDead(began):
 		return errors.New("it releases what is not its own")
 	case short > 0:
 		return fmt.Errorf("its hold ends %v too early", short)
@@ -213,9 +213,6 @@ func (r *Record) holdShort(began time.Time, e *Entry, n leaderelection.ElectionN
 		rest += e.TermLength
 	}
 	slack := time.Duration(float64(r.Drift) * float64(began.Sub(hold.from)) / float64(e.TermLength))
-	if r.ofTheDead(began) { // by the clocks of two
-		slack += 2 * r.Skew
-	}
 	return hold.until.Sub(began) - rest - slack
 }
 
@@ -223,9 +220,6 @@ func (r *Record) holdShort(began time.Time, e *Entry, n leaderelection.ElectionN
 // of the leadership before is the one to be kept, if that one's leader is the same and took its
 // own record.
 func (r *Record) releaseShort(began time.Time, e *Entry) time.Duration {
-	if r.ofTheDead(began) { // others do not know that it led to nothing
-		return r.holdShort(began, e, e.ElectionNumber)
-	}
 	before := func(n leaderelection.ElectionNumber) (last leaderelection.ElectionNumber) {
 		for l := range r.held {
 			if l.incarnation == e.Incarnation && l.number < n {
@@ -269,8 +263,8 @@ func (r *Record) acquisition(began time.Time, e *Entry) error {
 	switch {
 	case e.ElectionNumber <= r.greatest:
 		return fmt.Errorf("its number is not greater than %d", r.greatest)
-	case r.now.ElectionNumber == leaderelection.NoElections && !r.Untimed && !e.Unsynchronized && e.ElectionNumber < born(r.emptySince(began).Add(-r.Skew-time.Second)):
-		return fmt.Errorf("a first number that is less than the seconds since 1970, which are %d", born(r.emptySince(began)))
+	case r.now.ElectionNumber == leaderelection.NoElections && !r.Untimed && !e.Unsynchronized && e.ElectionNumber < born(began.Add(-r.Skew-time.Second)):
+		return fmt.Errorf("a first number that is less than the seconds since 1970, which are %d", born(began))
 	case e.LeaderID == leaderelection.AnySuccessor || e.Incarnation == "":
 		return errors.New("nobody may lead by that name")
 	case e.Successor != "":
@@ -282,14 +276,6 @@ func (r *Record) acquisition(began time.Time, e *Entry) error {
 		return fmt.Errorf("it is acquired %v too early", early)
 	}
 	return nil
-}
-
-// emptySince is when the present, empty record was written, if its store says so, and else began.
-func (r *Record) emptySince(began time.Time) time.Time {
-	if r.now.Token != nil && !r.now.Token.CommitTS().IsZero() && r.now.Token.CommitTS().Before(began) {
-		return r.now.Token.CommitTS()
-	}
-	return began
 }
 
 // born is the number of a time.

@@ -177,7 +177,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// Others may take or release what a dead leader holds. The rest stands.
+// Others may take what a dead leader holds, and not release it. The rest stands.
 func TestDead(t *testing.T) {
 	a := held("a", 1, 0, 10)
 	asked := held("a", 1, 1, 10, successor("b"))
@@ -194,10 +194,10 @@ func TestDead(t *testing.T) {
 		"taken with the same number":       {[]le.RaceEntry{a}, step{2, held("b", 1, 1, 12), false}, "not its own"},
 		"taken though it is on hold":       {[]le.RaceEntry{onHold}, step{12, held("b", 2, 0, 22), false}, "too early"},
 		"taken though a short hold is on":  {[]le.RaceEntry{brief}, step{2, held("b", 2, 0, 12), false}, "too early"},
-		"released for it":                  {[]le.RaceEntry{a}, step{2, vacant("a", 1, 1, 2), false}, ""},
-		"released for it, and for nobody":  {[]le.RaceEntry{a, asked}, step{2, vacant("a", 1, 2, 2), false}, ""},
-		"released for it without its hold": {[]le.RaceEntry{onHold}, step{2, vacant("a", 1, 1, 2), false}, "hold ends"},
-		"released for it with its hold":    {[]le.RaceEntry{onHold}, step{2, vacant("a", 1, 1, 2, hold(18)), false}, ""},
+		"released for it":                  {[]le.RaceEntry{a}, step{2, vacant("a", 1, 1, 2), false}, "not its own"},
+		"released before it died":          {[]le.RaceEntry{a}, step{0.5, vacant("a", 1, 1, 0.5), false}, ""},
+		"released for it, and for another": {[]le.RaceEntry{a, asked}, step{2, vacant("a", 1, 2, 12, successor("b")), false}, "not its own"},
+		"released for it with its hold":    {[]le.RaceEntry{onHold}, step{2, vacant("a", 1, 1, 2, hold(18)), false}, "not its own"},
 		"released by another name":         {[]le.RaceEntry{a}, step{2, vacant("b", 1, 1, 2), false}, "not its own"},
 	} {
 		r := spec.Record{Skew: skew}
