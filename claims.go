@@ -50,7 +50,8 @@ type claims struct {
 	newest   claim         // of the newest state ever learned
 	base     claim         // of the state that the next write is conditional on
 	older    []claim       // states that reads have shown since newest, and that are older
-	disputed bool          // a feed has told of such a state since the last read
+	doubt    bool          // reads have shown such a state since they have shown the newest
+	disputed bool          // a feed contradicts what only it has told of: a read must decide
 	longest  time.Duration // of the terms of the newest state, of the one before, and of the policy
 	quiet    time.Duration // nobody new leads before: something is not as it was promised
 	dead     map[string]bool
@@ -97,21 +98,21 @@ func (k *claims) learn(r *RaceEntry, how source, own bool, now instant) (news bo
 		default:
 			k.longest = max(k.term, k.termOf(r), k.termOf(n.of))
 		}
-		doubted := len(k.older) > 0 && (r.ElectionNumber != n.of.ElectionNumber || r.Incarnation != n.of.Incarnation)
+		doubted := k.doubt && (r.ElectionNumber != n.of.ElectionNumber || r.Incarnation != n.of.Incarnation)
 		if r.Emptied || replaces && how == wasRead || doubted && !own {
 			k.hush(now)
 		}
-		*n, k.older, news = claim{r, seen, proof}, nil, true
+		*n, k.older, k.doubt, news = claim{r, seen, proof}, nil, false, true
 		k.base = *n
 	case order == 0 && !replaces:
 		if proof {
-			n.proved, k.older = true, nil
+			n.proved, k.doubt = true, false
 		}
 		k.base = claim{r, n.seen, n.proved}
 	case !proof:
 		k.disputed = k.disputed || !n.proved
 	default:
-		k.base = claim{r, now.mono, true}
+		k.base, k.doubt = claim{r, now.mono, true}, true
 		if i := slices.IndexFunc(k.older, func(o claim) bool { return oneTerm(o.of, r) }); i >= 0 {
 			k.base.seen = k.older[i].seen
 			break

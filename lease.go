@@ -84,6 +84,11 @@ func (l *lease) open(over *RaceEntry) {
 	}
 }
 
+// wasRefused reports whether the last write that was refused was conditional on this version.
+func (l *lease) wasRefused(r *RaceEntry) bool {
+	return l.refused != nil && r != nil && sameVersion(r.Token, l.refused.Token)
+}
+
 // look ends the view if its time has come. All that takes in something looks first.
 func (l *lease) look(now instant) {
 	for i := range l.writes {
@@ -114,7 +119,7 @@ func (l *lease) refuse(cause error) {
 // began at began.
 func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) {
 	l.look(now)
-	if b := l.base.of; how == wasWritten || how == wasRead && b != nil && l.refused != nil && same(r, b) && same(r, l.refused) && !l.unsure {
+	if how == wasWritten || how == wasRead && !l.unsure && l.wasRefused(r) && l.wasRefused(l.base.of) {
 		l.refused = nil
 	}
 	w, proof := l.origin(r), how != wasPushed
@@ -148,7 +153,7 @@ func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) 
 		}
 	case d == nil:
 	case w != nil && w.of.ElectionNumber == d.number:
-		if proof && !w.done {
+		if proof && !w.done && w.of.Compare(d.confirmed.of) > 0 {
 			d.view, d.confirmed, w.done = w.view, *w, true
 		}
 		if news {
@@ -209,7 +214,7 @@ func (l *lease) next(now instant, w wish) OpKind {
 		return OpExtend
 	case w.work:
 		return ""
-	case l.leaving(w) && l.holds(now):
+	case l.leaving(w) && (l.holds(now) || l.mine(b)):
 		switch {
 		case l.unsure || !l.mine(b):
 			return OpRead
@@ -223,7 +228,7 @@ func (l *lease) next(now instant, w wish) OpKind {
 	if over, _ := l.over(now, l.mine); !over {
 		return ""
 	}
-	if seen, _ := l.over(l.at, l.mine); l.unsure || !seen || !l.proof && !b.Vacant() || l.refused != nil && same(b, l.refused) && b.Compare(l.newest.of) < 0 {
+	if seen, _ := l.over(l.at, l.mine); l.unsure || !seen || !l.proof && !b.Vacant() || l.wasRefused(b) && b.Compare(l.newest.of) < 0 {
 		return OpRead // it must be seen again after it was free
 	}
 	return OpAcquire
@@ -249,11 +254,7 @@ func (l *lease) holds(now instant) bool {
 		w := &l.writes[i]
 		may := l.proved != nil && w.led(l.proved) ||
 			l.proved == nil || w.of.Compare(l.proved) > 0 && l.proved.Compare(w.over) <= 0
-		until := w.begun.mono + l.term
-		if w.begun.mono < l.quiet {
-			until = max(until, l.quiet+l.term) // it is not given back before
-		}
-		if may && now.mono < until {
+		if may && now.mono < w.begun.mono+l.term {
 			return true
 		}
 	}

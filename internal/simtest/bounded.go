@@ -47,11 +47,14 @@ func (h *host) doubt(well bool) {
 	case 3, 4:
 		h.says = w.mostSkew() + w.between(1, w.Term)
 	}
+	if h.badSince != 0 {
+		h.badUntil = w.now()
+	}
 	switch bad := h.saysNot == nil && h.says > w.mostSkew(); {
 	case !bad:
 		h.badSince = 0
 	case h.badSince == 0:
-		h.badSince, h.wasBad = w.now(), true
+		h.badSince, h.wasBad = max(w.now(), 1), true
 		w.rec.counts["clocks that said that they were off"]++
 	}
 	w.rec.logf(h.id, "its clock says of itself: %v, %v", h.says, h.saysNot)
@@ -61,7 +64,7 @@ func (h *host) doubt(well bool) {
 // quarter of a term more at most, after which it is asked. With the lock.
 func (r *recorder) owns(g *leadership) {
 	h, now := g.p.host, r.now()
-	if h.badSince == 0 || g.p.measures(g.number) || r.lenient {
+	if h.badSince == 0 || g.p.measures(g.number) {
 		return
 	}
 	since := max(h.badSince, h.clock.Disturbed())

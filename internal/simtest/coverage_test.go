@@ -71,7 +71,7 @@ func covered(t *testing.T, counts map[string]int) {
 			t.Errorf("in no seed has a leadership ended so: %s", how)
 		}
 	}
-	for _, what := range []string{"acquisitions", "extensions", "releases", "requests", "requests by preferred candidates", "acquisitions after another's hold", "ambushes", "clocks that said that they were off", "batch jobs", "acquisitions from the dead", "releases for the dead", "observed: record", "observed: lapse"} {
+	for _, what := range []string{"acquisitions", "extensions", "releases", "requests", "acquisitions after another's hold", "ambushes", "clocks that said that they were off", "batch jobs", "acquisitions from the dead", "observed: record", "observed: lapse"} {
 		if counts[what] == 0 {
 			t.Errorf("in no seed has this happened: %s", what)
 		}

@@ -35,6 +35,7 @@ type op struct {
 
 	readAt   reading           // by the caller's clock: when its last answered read began
 	greatest le.ElectionNumber // that it had been told of
+	newest   *le.RaceEntry     // the same
 	landed   bool              // it has changed the record
 	worked   bool              // some call of the caller's had, before
 	wrote    bool              // some write had

@@ -29,12 +29,8 @@ func (r *recorder) uncertainty(g *leadership, w won) time.Duration {
 	k := g.attempt()
 	m := r.measured(g, k)
 	clock, now := g.p.actor.clock, r.now()
-	if r.quiet {
-		first := r.compared(g)
-		m = first
-		if clock.Stepped(first.asked-1, now) { // which it is told of by its next read
-			return 2*r.term + clock.SetBack(first.asked-1, now)
-		}
+	if g.p.measures(g.number) || w.op != nil && w.op.write.Unsynchronized { // whatever the wall clocks show
+		return clock.Hidden(m.asked, now)
 	}
 	sum := m.known - m.happened + unit(g.p.stamps[k]) + unit(w.stamp) + r.drifted()
 	if clock.Stepped(m.asked-1, m.known) && clock.Stepped(m.known, now) {
@@ -55,26 +51,6 @@ func (r *recorder) measured(g *leadership, k attempt) measurement {
 	}
 }
 
-// compared is the measurement that a leadership begins by where only reads and feeds have stamps: that of
-// its acquisition, known when it was told along with its stamp. A feed may foretell it, with the stamp of
-// that time.
-func (r *recorder) compared(g *leadership) measurement {
-	w, clock := g.acquired(), g.p.actor.clock
-	m := measurement{happened: w.at}
-	if w.op != nil {
-		m.asked = clock.Drowsy(w.op.at)
-	}
-	for s, seen := range g.p.actor.told { // or of what an operator has put over it
-		if s.number == g.number && g.p.incarnations[s.incarnation] && seen.dated > 0 && (m.known == 0 || seen.dated < m.known) {
-			m.known, m.happened = clock.Awake(seen.dated), w.at
-			if m.known < w.at {
-				m.happened = seen.stamp
-			}
-		}
-	}
-	return m
-}
-
 // drifted is how far a clock drifts in a term.
 func (r *recorder) drifted() time.Duration {
 	return time.Duration(r.drift*float64(r.term)) + time.Microsecond
@@ -90,20 +66,14 @@ func unit(stamp time.Time) time.Duration {
 	return u
 }
 
-// honest: a clock that a write has shown to be wrong is no leader's.
+// honest: a clock that a write has shown to be wrong is no leader's, unless its leadership goes by monotonic
+// clocks alone, and its record says so.
 func (r *recorder) honest(g *leadership) {
-	if !r.lies || r.lenient {
+	if !r.lies || r.believed || g.p.measures(g.number) {
 		return
 	}
 	k := g.attempt()
 	m := r.measured(g, k)
-	if r.quiet {
-		m = r.compared(g)
-		if m.known == 0 {
-			r.failf(g.p.name, "leads by election %d, of whose acquisition it does not know when it happened", g.number)
-			return
-		}
-	}
 	clock, now := g.p.actor.clock, r.now()
 	if clock.Stepped(m.asked-1, now) {
 		return
@@ -121,10 +91,10 @@ func (r *recorder) honest(g *leadership) {
 func (r *recorder) accused(p *process, x *le.ClockSkewError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.logf(p.name, "its clock is said to be wrong: %v", &x)
+	r.logf(p.name, "its clock is said to be wrong: %v", x)
 	r.counts["clocks proved wrong"]++
 	if !p.host.skewed && !p.actor.dead.Load() && !(x.Bound && p.host.wasBad) {
-		r.failf(p.name, "a clock that never left its bound is said to be wrong: %v", &x)
+		r.failf(p.name, "a clock that never left its bound is said to be wrong: %v", x)
 	}
 }
 
@@ -138,14 +108,10 @@ func (r *recorder) robbed(e *le.RaceEntry) *leadership {
 	return nil
 }
 
-// foretold: feeds may tell the leader that a skewed candidate has taken its lease, before that has;
-// or of the request of one that is preferred.
+// foretold: feeds may tell the leader that a skewed candidate has taken its lease, before that has.
 func (r *recorder) foretold(a *actor, e *le.RaceEntry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w := r.watched; w != nil && a.proc != nil && a.proc != w && asks(a.proc, e) && w.current != nil && e.ElectionNumber == w.current.number {
-		r.asked[w.current] = true
-	}
 	if w := r.watched; w != nil && r.lies && !e.Vacant() && a.proc != nil && a.proc != w && !w.incarnations[e.Incarnation] {
 		r.watched = nil
 	}
@@ -176,8 +142,11 @@ func (r *recorder) robs(o *op, p *process, g *leadership) {
 	if r.watched == g.p {
 		r.watched = nil
 	}
-	if off := o.wall.Sub(r.epoch.Round(0)) - o.at; off <= p.skew {
+	switch off := o.wall.Sub(r.epoch.Round(0)) - o.at; {
+	case off <= p.skew:
 		r.failf(p.name, "takes the lease from %s, with a clock that is off by %v", g.p.name, off)
+	case o.write.Unsynchronized:
+		r.failf(p.name, "takes the lease from %s, and says that it compares no clocks", g.p.name)
 	}
 	if p.robberies > 1 {
 		r.failf(p.name, "takes the lease from an honest leader for the %d. time since its clock was set", p.robberies)

@@ -27,6 +27,7 @@ type host struct {
 	says     time.Duration // what a bounded clock says
 	saysNot  error
 	badSince time.Duration // since when that is more than anybody's MaxClockSkew; 0: it is not
+	badUntil time.Duration // when it last was
 	wasBad   bool
 }
 

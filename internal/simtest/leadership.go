@@ -125,7 +125,7 @@ func (r *recorder) ctxDone(g *leadership) {
 		r.failf(g.p.name, "the leader's ctx of leadership %d was cancelled %v after its view had ended", g.number, r.now()-g.overAt(r.now()))
 	}
 	g.done, g.doneAt = true, r.now()
-	if r.watched == g.p && !r.asked[g] {
+	if r.watched == g.p {
 		r.failf(g.p.name, "leadership %d ends though nothing has happened to its leader: %v", g.number, cause)
 	}
 	r.check()
@@ -243,6 +243,7 @@ func (r *recorder) stopped(p *process, err error) {
 	defer r.mu.Unlock()
 	r.logf(p.name, "stopped: %v", err)
 	p.over = true
+	_, p.overAt = p.actor.clock.Both()
 	if p.actor.dead.Load() {
 		return
 	}

@@ -125,34 +125,15 @@ func (r *recorder) dies(p *process) {
 
 // proved reports whether p can have proof that nobody who lives holds the record e.
 func (r *recorder) proved(p *process, e *le.RaceEntry) bool {
-	return !e.Vacant() && r.provedDead(p, e.Incarnation)
-}
-
-func (r *recorder) provedDead(p *process, incarnation string) bool {
-	if !p.lifelined {
+	if e.Vacant() || !p.lifelined {
 		return false
 	}
 	for _, h := range p.host.w.hosts {
 		for _, of := range h.all {
-			if of.incarnations[incarnation] && of != p {
+			if of.incarnations[e.Incarnation] && of != p {
 				return of.actor.dead.Load() && of.lifelined && !of.lifeless && of.machine() == p.machine()
 			}
 		}
 	}
 	return false
-}
-
-// buried: a process releases for one that is dead, which is what that one would have left: its Hold,
-// and no Successor.
-func (r *recorder) buried(p *process, old, e *le.RaceEntry) {
-	r.counts["releases for the dead"]++
-	hold := max(old.TermExpiry.Add(old.Hold).Sub(e.TermExpiry), 0)
-	switch {
-	case !r.proved(p, old):
-		r.failf(p.name, "releases for one who lives: %v over %v", r.short(e), r.short(old))
-	case e.Successor != "":
-		r.failf(p.name, "releases for the dead, and names a Successor: %v", r.short(e))
-	case old.Hold == 0 && e.Hold != 0, old.Hold > 0 && !old.Unsynchronized && !p.unsynchronized && e.Hold < hold:
-		r.failf(p.name, "releases for the dead, with a hold of %v where %v are left: %v", e.Hold, hold, r.short(e))
-	}
 }

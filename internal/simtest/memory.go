@@ -14,8 +14,7 @@ import (
 // goes wrong. What goes wrong is put on top, by Link; but for what no link can do, see
 // Foretell and SetBack.
 type Memory struct {
-	unit  time.Duration // of the time that it stamps records with; 0: it does not say
-	quiet bool          // and not in the answers to writes
+	unit time.Duration // of the time that it stamps records with; 0: it does not say
 
 	mu      sync.Mutex
 	current *le.RaceEntry
@@ -75,11 +74,7 @@ func (s *Memory) WriteEntry(_ context.Context, entry *le.RaceEntry) (le.LeaderTo
 	if v, _ := entry.Token.(version); v.n != s.version.n {
 		return nil, fmt.Errorf("simtest: version %d, now %d: %w", v.n, s.version.n, le.ErrLostRace)
 	}
-	v := s.put(entry)
-	if s.quiet {
-		v.stamp = time.Time{}
-	}
-	return v, nil
+	return s.put(entry), nil
 }
 
 // Foretell makes the feeds tell of a write that would happen now, as a store does that

@@ -32,7 +32,7 @@ func (w *world) observe() *observer {
 	o := &observer{w: w, actor: a, done: make(chan struct{})}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	o.cancel = cancel
-	cfg := le.WatchConfig{Decider: w.decider(a), MaxClockSkew: w.Skew, ClockPolicy: clockPolicy(w.Skew, false, false), Clock: clock, Lapsed: o.lapse}
+	cfg := le.WatchConfig{Decider: w.decider(a), MaxClockSkew: w.Skew, ClockPolicy: clockPolicy(w.Skew, false), Clock: clock, Lapsed: o.lapse}
 	if w.rng.IntN(2) == 0 {
 		cfg.PollInterval = w.between(w.Term/10, w.Term)
 	}

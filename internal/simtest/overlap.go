@@ -31,7 +31,7 @@ func (r *recorder) overlap(a, b *leadership) {
 		r.apart(older, newer, "overlaps by machines that were suspended and set back before anybody looked")
 		return
 	}
-	if r.lenient {
+	if r.believed {
 		r.counts["overlaps"]++
 		return
 	}

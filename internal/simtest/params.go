@@ -29,16 +29,14 @@ type Params struct {
 	Lifelines bool // most processes have a lifeline, on one of two machines
 
 	Stamp   time.Duration // the unit of the store's own time, which is true; 0: it does not say
-	Quiet   bool          // the answer to a write does not say, only reads and feeds do
 	Backups bool          // the store is set back to an earlier record now and then
 	Lag     bool          // every second read comes from a replica that is stuck, also in calm weather
 	Nags    bool          // an operator asks dead leaders to hand over, again and again, also in calm weather
 	Astray  bool          // operators' clocks are off by anything up to hours
 	Bounded bool          // some clocks know how far they may be off
 
-	Skewed  int           // so many hosts have clocks beyond their bound
-	Lies    time.Duration // by this much at most
-	Lenient bool          // WarnOnClockSkew
+	Skewed int           // so many hosts have clocks beyond their bound
+	Lies   time.Duration // by this much at most
 
 	Strangers bool // others' tools change the record
 
@@ -71,8 +69,6 @@ func DrawSkewed(seed uint64) Params {
 	p.Stamp, p.Backups, p.Twins, p.Astray = time.Microsecond, rng.IntN(4) == 0, false, false
 	p.Skewed = 1 + rng.IntN(p.Hosts-1)
 	p.Lies = []time.Duration{3 * p.Skew, p.Term, 10 * p.Term, 5 * time.Hour}[rng.IntN(4)]
-	// A shorter term has no time for what a leader's read from a replica that lags costs it: one write.
-	p.Quiet = rng.IntN(3) == 0 && p.Term >= 2*time.Second
 	return p
 }
 
@@ -93,8 +89,8 @@ func DrawUnsynchronized(seed uint64) Params {
 }
 
 func (p Params) String() string {
-	return fmt.Sprintf("seed %d: %d candidates (twins: %v), feed: %v, TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v (mixed: %v), the store's time in units of %v (by reads alone: %v), set back: %v, a replica lags: %v, operators nag: %v, and are astray: %v, bounded clocks: %v, skewed candidates: %d, unsynchronized candidates: %d, Hold up to %v, ranks: %d, paced: %v, lifelines: %v, strangers: %v, pauses up to %v",
-		p.Seed, p.Hosts, p.Twins, p.Feed, p.Term, p.Skew, p.Poll, p.Drain, p.Mixed, p.Stamp, p.Quiet, p.Backups, p.Lag, p.Nags, p.Astray, p.Bounded, p.Skewed, p.Unsynchronized, p.Hold, p.Ranks, p.Paced, p.Lifelines, p.Strangers, p.Pauses)
+	return fmt.Sprintf("seed %d: %d candidates (twins: %v), feed: %v, TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v (mixed: %v), the store's time in units of %v, set back: %v, a replica lags: %v, operators nag: %v, and are astray: %v, bounded clocks: %v, skewed candidates: %d, unsynchronized candidates: %d, Hold up to %v, ranks: %d, paced: %v, lifelines: %v, strangers: %v, pauses up to %v",
+		p.Seed, p.Hosts, p.Twins, p.Feed, p.Term, p.Skew, p.Poll, p.Drain, p.Mixed, p.Stamp, p.Backups, p.Lag, p.Nags, p.Astray, p.Bounded, p.Skewed, p.Unsynchronized, p.Hold, p.Ranks, p.Paced, p.Lifelines, p.Strangers, p.Pauses)
 }
 
 // Draw returns the simulation of a seed.
@@ -203,8 +199,30 @@ func (p *Params) poll() time.Duration {
 // well, after the whole of a wait, which is TermLength and the allowance. Then it
 // waits that long, once more or for the first time; all by its own clock.
 func (p *Params) leaderWithin() time.Duration {
+	if p.Unsynchronized > 0 {
+		return p.measuredWithin()
+	}
 	term, skew := p.longest(), p.mostSkew()
-	poll := max(p.poll(), p.standoff(), min(p.Pauses, time.Minute))
+	bound := term + 3*skew + p.Wild
+	if p.beyond() && p.Hold == 0 {
+		bound = min(bound, p.seen()+max(2*term, term+3*skew))
+	}
+	rest := p.rest()
+	if p.Astray {
+		rest += p.seen()
+	}
+	return max(bound, p.seen()) + p.mostHold(term) + rest
+}
+
+// beyond reports whether clocks may be beyond their bound, so that a record may say anything of its end.
+func (p *Params) beyond() bool { return p.Wild > 0 || p.Skewed > 0 }
+
+// seen is how long it takes at most until a candidate that polls has seen what is on record.
+func (p *Params) seen() time.Duration { return max(p.poll(), p.standoff(), min(p.Pauses, time.Minute)) }
+
+// rest is what comes to any wait.
+func (p *Params) rest() time.Duration {
+	term := p.longest()
 	rest := 2*(term/4) + 2*backoff(term) + time.Second + 20*p.Calm
 	if p.Bounded {
 		rest += term / 4
@@ -213,24 +231,26 @@ func (p *Params) leaderWithin() time.Duration {
 		rest += 3 * p.standoff()
 	}
 	if p.Strangers { // an emptied record is waited for from when it is seen
-		rest += poll + p.allowance()
+		rest += p.seen() + p.allowance()
 	}
-	if p.Unsynchronized > 0 {
-		wait := term + max(skew, term/100)
-		all := max(wait, poll) + max(wait, term+3*skew) + p.mostHold(term) + rest
-		return time.Duration(float64(all) / (1 - p.uneven()))
-	}
-	if p.Astray {
-		rest += poll
-	}
-	return max(term+3*skew+p.Wild, poll) + p.mostHold(term) + rest
+	return rest
 }
 
-// keep is for how long a candidate keeps what it took too early by a clock that is
-// ahead, and so the price of that: nobody leads meanwhile.
-func (p *Params) keep() time.Duration {
+// measuredWithin is leaderWithin, if the last leadership rests on monotonic clocks.
+func (p *Params) measuredWithin() time.Duration {
+	wait := p.measuredWait()
+	all := max(wait, p.seen()) + max(wait, p.longest()+3*p.mostSkew()) + p.mostHold(p.longest()) + p.rest()
+	return time.Duration(float64(all) / (1 - p.uneven()))
+}
+
+// measuredWait is how long whoever compares no clocks waits for a term, from when it has seen that, and how long
+// it is quiet.
+func (p *Params) measuredWait() time.Duration {
 	return p.longest() + max(p.mostSkew(), p.longest()/100)
 }
+
+// believed reports whether clocks are beyond their bound, and nothing shows it.
+func (p *Params) believed() bool { return p.Skewed > 0 && p.Stamp == 0 }
 
 // mostHold is for how long a record is nobody's beyond its term, by anybody's clock.
 func (p *Params) mostHold(term time.Duration) time.Duration {

@@ -65,16 +65,15 @@ type reading struct {
 	mono time.Duration
 }
 
-// Latest is Both, but where the clock was set at this very moment, the wall time
-// is the later of those before and after: it is not known which of them a caller
-// has seen.
+// Latest is Both, but if the clock was set at this very moment, or while a freeze lasted that ends now, the wall
+// time is the latest of those before and after: it is not known which of them a caller has seen.
 func (c *Clock) Latest() (time.Time, time.Duration) {
 	wall, mono := c.Both()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := c.True()
-	for i := len(c.segments) - 1; i > 0 && c.segments[i].from == at; i-- {
-		if w := c.epoch.Round(0).Add(c.wall(&c.segments[i-1], at)); w.After(wall) {
+	for i := len(c.segments) - 1; i > 0 && (c.segments[i].from == at || c.segments[i].frozen); i-- {
+		if w := c.epoch.Round(0).Add(c.wall(&c.segments[i-1], c.segments[i].from)); w.After(wall) {
 			wall = w
 		}
 	}

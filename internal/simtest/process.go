@@ -27,12 +27,14 @@ type process struct {
 	// The recorder's, under its lock:
 	leaving      bool                            // told to stop
 	over         bool                            // has stopped
+	overAt       time.Duration                   // and when, by its monotonic clock
 	barred       bool                            // by itself, at an answer that no retry can help, before anything had worked
 	since        time.Duration                   // monotonic: it started, or its last leadership ended
 	well         bool                            // Healthy was asked since the last write, and the answer was nil
 	cooldown     time.Duration                   // monotonic: it has resigned, and is not to campaign before this
 	incarnations map[string]bool                 // that it has made up
 	marked       map[le.ElectionNumber]bool      // its leaderships that are Unsynchronized, though it is not
+	overOld      map[le.ElectionNumber]bool      // its acquisitions of what was older than what it knew, of which it does not know yet
 	asked        map[le.ElectionNumber]time.Time // the last TermExpiry asked for
 	began        map[attempt]beginning           // the first call that asked for it
 	ends         map[attempt]attempt             // an unsynchronized candidate's: the attempts by when a view ends that rests on them
@@ -62,7 +64,7 @@ func (h *host) launch() {
 	p := &process{
 		settings: w.settings(h), host: h, name: h.id + "." + string(rune('0'+h.gen%10)), done: make(chan struct{}),
 		asked:        map[le.ElectionNumber]time.Time{},
-		incarnations: map[string]bool{}, marked: map[le.ElectionNumber]bool{}, began: map[attempt]beginning{}, confirmed: map[attempt]time.Duration{}, ends: map[attempt]attempt{},
+		incarnations: map[string]bool{}, marked: map[le.ElectionNumber]bool{}, overOld: map[le.ElectionNumber]bool{}, began: map[attempt]beginning{}, confirmed: map[attempt]time.Duration{}, ends: map[attempt]attempt{},
 		expiry: map[le.ElectionNumber]time.Time{},
 		landed: map[attempt]time.Duration{}, index: map[attempt]int{}, stamps: map[attempt]time.Time{},
 		leaderships: map[le.ElectionNumber]*leadership{},
@@ -102,7 +104,7 @@ func (p *process) config() le.Config {
 		LeaderID:     p.host.id,
 		TermLength:   p.term,
 		MaxClockSkew: p.skew,
-		ClockPolicy:  clockPolicy(w.Skew, p.unsynchronized, w.Lenient),
+		ClockPolicy:  clockPolicy(w.Skew, p.unsynchronized),
 
 		PollInterval:  p.poll,
 		DrainTimeout:  p.drain,
@@ -182,6 +184,7 @@ var errJob = errors.New("simtest: the job has failed")
 func (p *process) run(ctx context.Context) {
 	w := p.host.w
 	var ran, over bool
+	var returned time.Duration
 	var result, cause error
 	job := func(ctx context.Context, view *le.TimeView) error {
 		ran = true
@@ -189,7 +192,7 @@ func (p *process) run(ctx context.Context) {
 		w.rec.mu.Lock()
 		defer w.rec.mu.Unlock()
 		p.leaving = true
-		cause = context.Cause(ctx)
+		cause, returned = context.Cause(ctx), w.rec.now()
 		p.actor.clock.Outside(func() { over = !view.ValueInFuture() })
 		if view.ElectionNumber()%2 == 0 {
 			result = errJob
@@ -207,7 +210,7 @@ func (p *process) run(ctx context.Context) {
 			ran && result != nil && !errors.Is(err, result),
 			ran && over && err == nil,
 			ran && over && cause != nil && !errors.Is(err, cause),
-			ran && !over && cause == nil && result == nil && err != nil:
+			ran && !over && cause == nil && result == nil && err != nil && p.actor.clock.Awake(returned) == returned: // not frozen as it returned
 			w.rec.fail(p.name, "Run returned %v; its job ran: %v, returned %v, and its ctx was cancelled by %v, its view over: %v", err, ran, result, cause, over)
 		}
 		w.rec.count("batch jobs")
@@ -292,7 +295,7 @@ func (p *process) healthy(ctx context.Context) error {
 }
 
 // clockPolicy is that of a process whose machines' clocks are apart by skew at most.
-func clockPolicy(skew time.Duration, unsynchronized, lenient bool) le.ClockPolicy {
+func clockPolicy(skew time.Duration, unsynchronized bool) le.ClockPolicy {
 	switch {
 	case unsynchronized:
 		return le.Unsynchronized

@@ -32,6 +32,12 @@ type actor struct {
 	terms    map[term]reading  // when it was first told of each, by its clock
 	newest   *le.RaceEntry     // that it was told of
 	greatest le.ElectionNumber // the same
+	heard    *le.RaceEntry     // the newest, as it stands after the last proof
+	proved   bool              // it was read or written, and not only pushed
+	older    []term            // read since that, and older
+	doubts   bool              // it has read one of these since the newest was last proved
+	quiet    time.Duration     // by its monotonic clock it is quiet until then: see hears, at most
+	surely   time.Duration     // and at least
 	readAt   reading           // when the last read that was answered began, by its clock
 	readTrue time.Duration     // and in true time
 	open     time.Duration     // true time at or after which a read must begin before the next write; 0 where nothing is open
@@ -56,10 +62,10 @@ type recorder struct {
 	term                time.Duration // the longest
 	wild                bool          // clocks go beyond their bound, and nobody is safe
 	drift               float64
-	lies                bool // clocks go beyond their bound, and are compared with the store's
-	lenient             bool // but that is not acted on
-	strangers           bool // others' tools change the record
-	quiet               bool // the answers to writes have no stamps
+	measuredWait        time.Duration // see Params
+	lies                bool          // clocks go beyond their bound, and are compared with the store's
+	believed            bool          // but the store does not tell its time
+	strangers           bool          // others' tools change the record
 	lines               []line
 	violations          []string
 	records             []le.RaceEntry          // all that were written, in order; the first is the empty one
@@ -72,11 +78,9 @@ type recorder struct {
 	leaderships         []*leadership           // whose views may be alive, or were lately
 	holds               []hold                  // of all leaderships
 	watched             *process                // whose leadership may not end now
-	asked               map[*leadership]bool    // to hand over to one that is preferred
 	leader              *leadership             // whose view was in the future when last one was
 	leaderAt            time.Duration           // and when that was
 	leaderAgain         time.Duration           // the first such moment since it is calm; 0: none
-	tookEarly           time.Duration           // when a skewed candidate last took a term that was not over
 	counts              map[string]int
 }
 
@@ -93,8 +97,8 @@ const maxLines = 4000
 
 func newRecorder(epoch time.Time, store Store, p *Params) *recorder {
 	r := &recorder{
-		epoch: epoch, store: store, landing: make(chan struct{}, 1), term: p.longest(), wild: p.Wild > 0 || p.Lenient, drift: p.Drift,
-		lies: p.Skewed > 0, lenient: p.Lenient, strangers: p.Strangers, quiet: p.Quiet, counts: map[string]int{}, wroteUnsynchronized: map[string]bool{}, pairs: map[[2]*leadership]bool{}, asked: map[*leadership]bool{},
+		epoch: epoch, store: store, landing: make(chan struct{}, 1), term: p.longest(), wild: p.Wild > 0 || p.believed(), drift: p.Drift, measuredWait: p.measuredWait(),
+		lies: p.Skewed > 0, believed: p.believed(), strangers: p.Strangers, counts: map[string]int{}, wroteUnsynchronized: map[string]bool{}, pairs: map[[2]*leadership]bool{},
 	}
 	first := le.RaceEntry{}
 	if e, err := store.Current(); err == nil {
@@ -122,9 +126,11 @@ func (r *recorder) note(who, format string, args ...any) {
 	r.logf(who, format, args...)
 }
 
+const violation = "VIOLATION: "
+
 // failf records a violation. With the lock.
 func (r *recorder) failf(who, format string, args ...any) {
-	r.logf(who, "VIOLATION: "+format, args...)
+	r.logf(who, violation+format, args...)
 	if len(r.violations) < 8 {
 		r.violations = append(r.violations, fmt.Sprintf("%12.6f %s: ", r.now().Seconds(), who)+fmt.Sprintf(format, args...))
 	}
@@ -154,12 +160,19 @@ func (r *recorder) failed() bool {
 	return len(r.violations) > 0
 }
 
-// trace is the last n lines.
+// trace is the last n lines, or if a rule was broken, n around that.
 func (r *recorder) trace(n int) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var b strings.Builder
-	for _, l := range r.lines[max(0, len(r.lines)-n):] {
+	end := len(r.lines)
+	for i := range r.lines {
+		if strings.HasPrefix(r.lines[i].format, violation) {
+			end = min(end, i+n/6)
+			break
+		}
+	}
+	for _, l := range r.lines[max(0, end-n):end] {
 		fmt.Fprintf(&b, "%12.6f %-10s ", l.at.Seconds(), l.who)
 		fmt.Fprintf(&b, l.format, l.args...)
 		b.WriteByte('\n')
@@ -201,7 +214,7 @@ func (r *recorder) calling(ctx context.Context, a *actor, write *le.RaceEntry) *
 	defer r.mu.Unlock()
 	a.calls++
 	a.flying++
-	o := &op{ctx: ctx, actor: a, write: write, at: r.now(), wall: wall, mono: mono, readAt: a.readAt, greatest: a.greatest, worked: a.worked, wrote: a.wrote}
+	o := &op{ctx: ctx, actor: a, write: write, at: r.now(), wall: wall, mono: mono, readAt: a.readAt, greatest: a.greatest, newest: a.heard, worked: a.worked, wrote: a.wrote}
 	if a.dead.Load() {
 		return o
 	}
@@ -217,6 +230,7 @@ func (r *recorder) calling(ctx context.Context, a *actor, write *le.RaceEntry) *
 		r.failf(a.name, "writes %v though the outcome of its last write is open and it has not read since", r.short(write))
 	}
 	if a.proc != nil {
+		r.loud(o)
 		r.writing(a.proc, o)
 	}
 	return o
@@ -262,7 +276,11 @@ func (r *recorder) answered(o *op, e *le.RaceEntry, token le.LeaderToken, err er
 		return
 	}
 	r.logf(a.name, "read, began at %.6f: %v", o.at.Seconds(), r.short(e))
-	r.confirm(a, e, o)
+	how := wasPushed
+	if inTime {
+		how = wasRead
+	}
+	r.confirm(a, e, o, how)
 	if inTime {
 		a.readAt, a.readTrue = reading{o.wall, o.mono}, o.at
 		if o.at >= a.open {
@@ -279,9 +297,13 @@ func (r *recorder) writeAnswered(o *op, token le.LeaderToken, err error, inTime 
 	case err == nil:
 		e := o.write.Clone()
 		e.Token = token
-		r.confirm(a, e, nil)
+		how := wasPushed
+		if inTime {
+			how = wasWritten
+		}
+		r.confirm(a, e, nil, how)
 	case inTime && errors.As(err, &lost) && lost.Current != nil:
-		r.confirm(a, lost.Current, o)
+		r.confirm(a, lost.Current, o, wasRead)
 		a.readAt, a.readTrue, a.open = reading{o.wall, o.mono}, o.at, 0
 	case inTime:
 		a.open = r.now()

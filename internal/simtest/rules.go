@@ -9,13 +9,6 @@ import (
 // writing holds a candidate's write to the rules, before it is made.
 func (r *recorder) writing(p *process, o *op) {
 	e := o.write
-	if asks(p, e) {
-		r.asking(p, o)
-		return
-	}
-	if e.Vacant() && !p.incarnations[e.Incarnation] && r.provedDead(p, e.Incarnation) {
-		return // for the dead: held to the rules when it lands
-	}
 	if _, used := r.wroteUnsynchronized[e.Incarnation]; !used && !e.Vacant() && e.Extension == 0 && e.Incarnation != "" {
 		p.incarnations[e.Incarnation] = true
 		r.wroteUnsynchronized[e.Incarnation] = p.unsynchronized
@@ -36,8 +29,8 @@ func (r *recorder) writing(p *process, o *op) {
 		r.failf(p.name, "asks for a term that ends %v earlier than it asked for before: %v", last.Sub(e.TermExpiry), r.short(e))
 	}
 	p.marked[e.ElectionNumber] = e.Unsynchronized
-	if e.Unsynchronized && !p.unsynchronized && !r.wild && !r.lies { // what comes of a mark that is missing shows by itself
-		r.failf(p.name, "says in %v that its clock may not be compared, though all are within bounds", r.short(e))
+	if e.Extension == 0 { // an extension has that of its acquisition: the specification holds it to that
+		r.marking(p, o)
 	}
 	if p.measures(e.ElectionNumber) {
 		last = last.Add(1) // it only names the write
@@ -109,11 +102,6 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 	switch {
 	case p == nil:
 		r.requested(o, old, e)
-	case asks(p, e):
-		r.requested(o, old, e)
-		r.preferred(p, old)
-	case e.Vacant() && e.Incarnation == old.Incarnation && !p.incarnations[e.Incarnation]:
-		r.buried(p, old, e)
 	case e.Vacant():
 		if old.Vacant() || !p.incarnations[old.Incarnation] || old.ElectionNumber != e.ElectionNumber {
 			r.failf(who, "releases what is not its own: %v over %v", r.short(e), r.short(old))
@@ -127,7 +115,7 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 		r.counts["extensions"]++
 	case e.Extension > 0 && r.lostSince(p, e.ElectionNumber):
 		r.counts["fault: a leader extended its leadership over a record that the store was set back to"]++
-		if !old.Vacant() && old.Incarnation != e.Incarnation {
+		if !old.Vacant() && !p.incarnations[old.Incarnation] {
 			if early := r.early(o, old, e); early > 0 {
 				r.failf(who, "extends its leadership over %v, by which another may lead for %v more", r.short(old), early)
 			}
@@ -135,7 +123,7 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 	default:
 		r.acquired(o, p, old, e)
 	}
-	if p != nil && !e.Vacant() && !asks(p, e) {
+	if p != nil && !e.Vacant() {
 		p.expiry[e.ElectionNumber] = e.TermExpiry
 		if e.Extension == 0 {
 			p.asked[e.ElectionNumber] = e.TermExpiry
@@ -160,18 +148,6 @@ func (r *recorder) kept(p *process, old *le.RaceEntry) {
 			r.failf(p.name, "releases %v, which it had taken too early, while the view of leadership %d (%s) is alive", r.short(old), g.number, g.p.name)
 		}
 	}
-}
-
-// leaderlessFrom reports whether there was no leader since, and somebody took the lease too
-// early by a clock that is ahead, which costs a term.
-func (r *recorder) leaderlessFrom(since time.Duration) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.leaderAt >= since || r.tookEarly < since-r.term*3 {
-		return false
-	}
-	r.counts["nobody led for a term, after a clock that is ahead took the lease"]++
-	return true
 }
 
 // acquired: was the record to be had, and did the challenger know?
@@ -202,13 +178,16 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 		r.failf(who, "claims %v, though it is to cool down for %v more", r.short(e), p.cooldown-o.mono)
 	}
 	p.cooldown = 0
-	if p.host.skewed && !old.Vacant() && old.TermExpiry.Sub(r.epoch.Round(0)) > r.now() {
-		r.tookEarly = r.now()
+	if off := o.wall.Sub(r.epoch.Round(0)) - o.at; off > p.skew && !old.Vacant() && r.lies {
+		r.hush(o.actor, wasPushed) // it knows when it is told
+	}
+	if n := o.newest; n != nil && old.Compare(n) < 0 && !old.Emptied {
+		p.overOld[e.ElectionNumber] = true
 	}
 	w := won{number: e.ElectionNumber, at: r.now(), op: o, stamp: stampOf(e)}
 	if g := r.robbed(old); g != nil && g.p != p && !r.lost(g, o.actor, o.at, len(r.records)-1) {
 		r.robs(o, p, g)
-		if r.lies && !r.lenient {
+		if r.lies && !r.believed {
 			w.robbed = g
 		}
 	}
@@ -239,7 +218,9 @@ func (r *recorder) acquirable(o *op, old, e *le.RaceEntry) {
 	}
 	read := *o
 	read.wall, read.mono = o.readAt.wall, o.readAt.mono
-	if r.early(&read, old, e) > 0 {
+	then := *e
+	then.Unsynchronized = e.Unsynchronized || r.wild || r.lies // its wall clock may have shown it since
+	if r.early(&read, old, &then) > 0 {
 		r.failf(who, "campaigns %v without having read it since it was acquirable", r.short(old))
 	}
 }
@@ -254,7 +235,7 @@ func (r *recorder) early(o *op, old, e *le.RaceEntry) time.Duration {
 	case old.Hold == 0 && r.proved(o.actor.proc, old):
 		return 0
 	case old.Hold > 0:
-		return r.heldFor(o, old)
+		return r.heldFor(o, old, e)
 	case old.Vacant() && (old.Successor == "" || old.Successor == le.AnySuccessor || old.Successor == e.LeaderID):
 		return 0
 	case r.noCommonClock(o.actor, old):
@@ -263,10 +244,34 @@ func (r *recorder) early(o *op, old, e *le.RaceEntry) time.Duration {
 		return min(old.TermExpiry.Sub(o.wall), r.reserved(o, old))
 	}
 	wait := old.TermExpiry.Add(o.actor.proc.skew).Sub(o.wall)
-	if (r.wild || r.lies) && e.Unsynchronized { // by a TermExpiry that is disproved
-		wait = min(wait, r.since(o, old)+2*old.TermLength)
+	if e.Unsynchronized { // two clocks contradict each other
+		wait = min(wait, r.wait(o, old))
 	}
 	return wait
+}
+
+// marking: who says that clocks may not be compared has a reason. Either its own is wrong, or says that it may be; or
+// another's was, which is shown by a term that has not changed for longer than right clocks let one last. That a
+// mark is missing shows by what comes of it.
+func (r *recorder) marking(p *process, o *op) {
+	e, h := o.write, p.host
+	switch {
+	case !e.Unsynchronized || p.unsynchronized || r.wild || h.skewed:
+		return
+	case h.badSince != 0 || h.wasBad && r.now()-max(h.badUntil, h.clock.Disturbed()) < p.term/4+time.Second: // it is asked that often
+		r.counts["leaderships marked by a clock that says that it is off"]++
+		return
+	}
+	if n := p.actor.newest; r.lies && p.hold == 0 {
+		for _, old := range []*le.RaceEntry{n, &r.records[len(r.records)-1]} {
+			patience := r.since(o, old) + max(2*old.TermLength, old.TermLength+3*p.skew)
+			if !old.Vacant() && old.Hold == 0 && patience <= 0 && o.wall.Before(old.TermExpiry.Add(p.skew)) {
+				r.counts["leaderships marked by patience"]++
+				return
+			}
+		}
+	}
+	r.failf(p.name, "says in %v that its clock may not be compared, though that is right, and no term has outlasted right clocks", r.short(e))
 }
 
 // lostSince reports whether the store was set back after p's last write of a leadership,
@@ -304,7 +309,7 @@ func (r *recorder) check() {
 		case !g.acts(): // it cannot ask
 		case g.inFuture():
 			r.alive(g)
-			if alive != nil && (!r.wild || r.lenient) {
+			if alive != nil && (!r.wild || r.believed) {
 				r.overlap(alive, g)
 			}
 			alive = g

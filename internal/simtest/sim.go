@@ -60,8 +60,7 @@ func Run(p Params, store Store) *Result {
 func newWorld(p Params, store Store) *world {
 	epoch := time.Now()
 	if store == nil {
-		m := NewMemory(p.Stamp)
-		m.quiet, store = p.Quiet, m
+		store = NewMemory(p.Stamp)
 	}
 	w := &world{
 		Params: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), wishes: rand.New(rand.NewPCG(p.Seed, 9)), epoch: epoch, store: store, rec: newRecorder(epoch, store, &p),
@@ -249,21 +248,34 @@ func (w *world) calm() {
 	w.rec.leaderAgain = 0
 	w.rec.mu.Unlock()
 	within := w.leaderWithin()
-	if w.Skewed > 0 {
+	if w.lastIsMarked() {
+		within = max(within, w.measuredWithin())
+	}
+	longest := within
+	if w.Skewed > 0 && w.Hold > 0 { // a hold has no patience
 		w.pass(4 * w.Calm)
-		within += w.overdue()
+		longest += w.overdue()
 	}
 	silent := func() {}
 	if w.Nags {
 		silent = w.nag(since + within)
 	}
 	w.pass(since + within - w.now())
-	if w.rec.leaderlessFrom(since) {
-		within += w.keep()
-		w.pass(w.keep())
+	for within < longest && !w.ledAgain() && !w.rec.failed() {
+		within = min(within+w.longest(), longest)
+		w.pass(since + within - w.now())
+	}
+	for range 2 * w.Hosts { // each may have taken too early once what another had taken too early
+		longer := w.quietUntil() + max(w.poll(), w.standoff()) + w.rest() - since
+		if longer <= within || w.ledAgain() {
+			break
+		}
+		within = longer
+		w.rec.count("nobody led yet, since it was quiet")
+		w.pass(since + within - w.now())
 	}
 	silent()
-	if w.rec.failed() || w.Lenient {
+	if w.rec.failed() {
 		return
 	}
 	w.rec.mu.Lock()
@@ -279,7 +291,7 @@ func (w *world) calm() {
 	if w.watcher != nil {
 		w.watcher.upToDate()
 	}
-	if w.Wild == 0 {
+	if w.Wild == 0 && !w.believed() {
 		w.watch()
 	}
 }
@@ -315,10 +327,6 @@ func (w *world) watch() {
 			w.rec.mu.Unlock()
 			return // it was robbed, and does not know yet
 		}
-	}
-	if leader != nil && w.rec.asked[leader] {
-		w.rec.mu.Unlock()
-		return // it hands over to one that is preferred
 	}
 	if leader == nil || !leader.inFuture() {
 		w.rec.failf("sim", "no leader, though it has been calm for %v", 2*w.leaderWithin())
@@ -406,7 +414,7 @@ func (w *world) finish() {
 	for _, h := range w.hosts {
 		for _, p := range h.all {
 			before, began := calls[p]
-			gaveUp := began && p.actor.calls == before
+			gaveUp := began && p.actor.calls == before || p.actor.quiet > p.overAt // what is kept while it is quiet is not released
 			if wall, mono := h.clock.Both(); !p.actor.dead.Load() && !gaveUp && !last.Vacant() && p.incarnations[last.Incarnation] && w.runs(p, last, reading{wall, mono}) {
 				w.rec.failf(p.name, "has stopped in calm weather, and has not released %v", w.rec.short(last))
 			}

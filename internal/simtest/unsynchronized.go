@@ -44,6 +44,20 @@ func (r *recorder) since(o *op, old *le.RaceEntry) time.Duration {
 	return seen.mono - o.mono
 }
 
+// lastIsMarked reports whether the leadership that is on record rests on monotonic clocks alone, or the newest that
+// somebody knows.
+func (w *world) lastIsMarked() bool {
+	w.rec.mu.Lock()
+	defer w.rec.mu.Unlock()
+	marked := w.rec.records[len(w.rec.records)-1].Unsynchronized
+	for _, h := range w.hosts {
+		if h.proc != nil && h.proc.actor.newest != nil {
+			marked = marked || h.proc.actor.newest.Unsynchronized
+		}
+	}
+	return marked
+}
+
 // runs reports whether the term of p's own record e, which nobody has changed since,
 // is not over for p by either clock, so that it was to be released.
 func (w *world) runs(p *process, e *le.RaceEntry, now reading) bool {

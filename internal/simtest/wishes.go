@@ -114,7 +114,7 @@ func (r *recorder) onHold(o *op, old, e *le.RaceEntry) {
 
 // heldFor is how long it is from o until old, which has a Hold, is to be had: when that is over
 // by its end, or if it is a vacancy, when it has been seen for so long.
-func (r *recorder) heldFor(o *op, old *le.RaceEntry) time.Duration {
+func (r *recorder) heldFor(o *op, old, e *le.RaceEntry) time.Duration {
 	p := o.actor.proc
 	drift := p.allowance(old.TermLength)
 	further := old.Hold + time.Duration(float64(old.Hold)*float64(drift)/float64(old.TermLength))
@@ -126,58 +126,8 @@ func (r *recorder) heldFor(o *op, old *le.RaceEntry) time.Duration {
 	switch {
 	case r.noCommonClock(o.actor, old):
 		return bySight
-	case old.Vacant():
+	case old.Vacant() || e.Unsynchronized:
 		return min(bySight, byEnd)
 	}
 	return byEnd
-}
-
-// asks reports whether a candidate's write is the request of one that is preferred: it is over
-// another's leadership.
-func asks(p *process, e *le.RaceEntry) bool {
-	return !e.Vacant() && e.Successor != "" && !p.incarnations[e.Incarnation] && e.Extension > 0
-}
-
-// asking holds a preferred candidate to what makes it one, before it asks a leader to go.
-func (r *recorder) asking(p *process, o *op) {
-	e, a := o.write, o.actor
-	since := time.Duration(-1)
-	for s, seen := range a.told {
-		if s.number == e.ElectionNumber && s.incarnation == e.Incarnation && (since < 0 || seen.first.mono < since) {
-			since = seen.first.mono
-		}
-	}
-	stood := o.mono - max(since, p.since)
-	switch {
-	case e.Successor != p.host.id:
-		r.failf(p.name, "asks for another: %v", r.short(e))
-	case e.Priority >= p.priority:
-		r.failf(p.name, "has priority %d, and asks one with %d: %v", p.priority, e.Priority, r.short(e))
-	case e.Hold > 0:
-		r.failf(p.name, "asks one whose record is on hold for %v more: %v", e.Hold, r.short(e))
-	case since < 0 || stood < p.term:
-		r.failf(p.name, "asks for %v, though it has stood by under that leader for %v only", r.short(e), stood)
-	case e.Extension <= 8:
-		r.failf(p.name, "asks one that has just begun to lead: %v", r.short(e))
-	case p.running > 0 || o.mono < p.cooldown:
-		r.failf(p.name, "asks for %v, with %d callbacks running, and %v of its cooldown left", r.short(e), p.running, p.cooldown-o.mono)
-	case !p.well:
-		r.failf(p.name, "asks for %v without having asked for its health since its last write", r.short(e))
-	}
-	p.well = false
-}
-
-// preferred notes that a leader was asked to hand over to one that is preferred, and holds the
-// request to be the first. It is to end: by itself, or if its next extension loses the race
-// against the request and its term is shorter than a back-off, by its view.
-func (r *recorder) preferred(p *process, old *le.RaceEntry) {
-	r.counts["requests by preferred candidates"]++
-	if old.Successor != "" {
-		r.failf(p.name, "asks for %v, which somebody has asked for already", r.short(old))
-	}
-	for _, g := range r.leaderships {
-		if g.p.incarnations[old.Incarnation] && g.number == old.ElectionNumber {
-			r.asked[g] = true
-		}
-	}
 }

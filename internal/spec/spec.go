@@ -256,7 +256,8 @@ func (r *Record) extensionOverLost(began time.Time, e *Entry) error {
 	case e.Compare(&last) <= 0:
 		return errors.New("it does not raise what its leadership has written")
 	}
-	if early := r.early(began, e); early > 0 && !r.now.Vacant() { // nobody leads by a vacancy
+	// Nobody leads by a vacancy, and it knows of its own earlier leaderships.
+	if early := r.early(began, e); early > 0 && !r.now.Vacant() && r.now.LeaderID != e.LeaderID {
 		return fmt.Errorf("it extends over what another may lead by, %v too early", early)
 	}
 	last.Successor = e.Successor // it was on the record that was lost
