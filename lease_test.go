@@ -338,6 +338,11 @@ func TestLeaseRule6QuietOfARobber(t *testing.T) {
 			p.due(off(s+2*tT+tD-1, ahead), leads, "")
 			p.due(off(s+2*tT+tD, ahead), leads, OpRelease)
 		},
+		"it is given back, however late": func(t *testing.T) {
+			p, r := rob(t, held(3, 0))
+			p.answers(lands(r, s+1), wasWritten, off(s, ahead), off(s, ahead))
+			p.due(off(5*tT, ahead), leads, OpRelease)
+		},
 		"a vacancy robs nobody": func(t *testing.T) {
 			p, r := rob(t, vacant(3))
 			p.answers(lands(r, s+1), wasWritten, off(s, ahead), off(s, ahead))

@@ -155,7 +155,10 @@ func TestRule13StoppedBeforeTheSleep(t *testing.T) {
 			a.store.Inject(memory.LoseRequests())
 			r := a.leadership(t, 0)
 			<-r.ctx.Done()
-			if late := time.Since(r.view.Get()); clock.reads < 2 || late < 0 || late > 1100*time.Millisecond {
+			clock.mu.Lock()
+			reads := clock.reads
+			clock.mu.Unlock()
+			if late := time.Since(r.view.Get()); reads < 2 || late < 0 || late > 1100*time.Millisecond {
 				t.Errorf("the clock tells of jumps %t: ctx ended %v after the view", tells, late)
 			}
 		})

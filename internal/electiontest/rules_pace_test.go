@@ -504,11 +504,11 @@ func TestRule12LostReadsDelayNews(t *testing.T) {
 	for _, who := range []string{"standby", "observer"} {
 		t.Run(who, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				rnd := rand.New(rand.NewPCG(1, 2))
+				rnd, lost := rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(3, 4)) // of the test, and of the store's calls
 				d := memory.NewDecider()
 				store := d.Handle()
 				store.Inject(func(op memory.Op) (f memory.Fault) {
-					if op.Kind == memory.Read && rnd.IntN(100) == 0 {
+					if op.Kind == memory.Read && lost.IntN(100) == 0 {
 						f.Err = memory.ErrLost
 					}
 					return f
