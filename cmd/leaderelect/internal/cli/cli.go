@@ -9,9 +9,12 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/outbox"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
@@ -60,9 +63,10 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 
 // execute runs a command line, and says what went wrong.
 func (a *app) execute(ctx context.Context, root *cobra.Command) int {
+	defer func() { a.log().Flush(a.ending()) }()
 	root.SetIn(a.in)
 	root.SetOut(a.out)
-	root.SetErr(a.errOut)
+	root.SetErr(a.log())
 	c, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
@@ -88,7 +92,13 @@ func (a *app) execute(ctx context.Context, root *cobra.Command) int {
 // app is one run of the program.
 type app struct {
 	in          io.Reader
-	out, errOut io.Writer
+	out, errOut io.Writer // the log has another way to errOut
+
+	logs       sync.Once
+	lines      *outbox.Log
+	journalled bool          // errOut is systemd's journal
+	patience   time.Duration // see ending; 0: flushPatience
+	endBy      time.Time
 
 	common  common
 	started bool     // the arguments were right: what fails now is not a usage error

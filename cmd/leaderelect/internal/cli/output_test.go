@@ -92,6 +92,7 @@ func TestLogTellsNoSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.logger().With("url", raw).Warn("with QZ", "err", fmt.Errorf("dialing %s", raw), "u", u, "n", 1)
+		a.log().Flush(time.Minute)
 		if s := out.String(); strings.Contains(s, "QZ") || !strings.Contains(s, "xxxxx@127.0.0.1") {
 			t.Error(s)
 		}
@@ -137,9 +138,10 @@ func TestNoEscapesReachTheTerminal(t *testing.T) {
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		var out bytes.Buffer
-		run(ctx, []string{"watch", "--extensions", at}, nil, &out, &out)
+		var out, errOut bytes.Buffer
+		run(ctx, []string{"watch", "--extensions", at}, nil, &out, &errOut)
 		cancel()
+		out.Write(errOut.Bytes())
 		if strings.ContainsAny(out.String(), "\x1b\a\r\u009b\u202e\x7f") || strings.Count(out.String(), "\n") > 3 || out.Len() == 0 {
 			t.Errorf("%s: watch prints %q", what, out.String())
 		}

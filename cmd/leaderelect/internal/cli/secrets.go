@@ -65,11 +65,12 @@ func atTheCommandLine(s string) string {
 
 // complain prints an error.
 func (a *app) complain(format string, args ...any) {
+	out := a.log()
 	prefix := ""
-	if journalled(a.errOut) {
+	if a.journalled {
 		prefix = priorityError
 	}
-	fmt.Fprintf(a.errOut, "%sleaderelect: %s\n", prefix, a.fit(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(out, "%sleaderelect: %s\n", prefix, a.fit(fmt.Sprintf(format, args...)))
 }
 
 // attr is at as it may be logged. The handlers escape what is not text.

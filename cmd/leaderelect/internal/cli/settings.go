@@ -3,7 +3,6 @@ package cli
 import (
 	"crypto/rand"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -228,23 +227,6 @@ func anyCommandHas(cmd *cobra.Command, name string) bool {
 		}
 	}
 	return false
-}
-
-// logger writes to standard error, in the format and from the level asked for.
-func (a *app) logger() *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(a.common.logLevel)) // checked by settle
-	o := &slog.HandlerOptions{Level: level, ReplaceAttr: a.attr}
-	handler := func(out io.Writer) slog.Handler {
-		if a.common.logFormat == "json" {
-			return slog.NewJSONHandler(out, o)
-		}
-		return slog.NewTextHandler(out, o)
-	}
-	if journalled(a.errOut) {
-		return slog.New(journal(a.errOut, handler))
-	}
-	return slog.New(handler(a.errOut))
 }
 
 // url is the store's URL: the argument, or where there is none the one from the environment
