@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/outbox"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
@@ -77,7 +78,7 @@ func (a *app) execute(ctx context.Context, root *cobra.Command) int {
 			a.complain("%v", e.err)
 		}
 		return e.code
-	case !a.started || store.Wrong(err):
+	case !a.started || store.Wrong(err) || errors.Is(err, leaderelection.ErrConfig):
 		try := "leaderelect help"
 		if c != root {
 			try += strings.TrimPrefix(c.CommandPath(), root.Name())

@@ -99,8 +99,21 @@ func Open(ctx context.Context, raw string, patience time.Duration) (leaderelecti
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %v: %w", patience, context.DeadlineExceeded))
 	defer cancel()
-	return all.Open(ctx, raw)
+	d, err := all.Open(ctx, raw)
+	if errors.Is(err, leaderelection.ErrPermanent) && !errors.Is(err, leaderelection.ErrDenied) && kindOf(u.Scheme).Hosted && !u.Query().Has(verify) {
+		return nil, refused{err} // it has made no request, so only the URL can be wrong
+	}
+	return d, err
 }
+
+// verify is the parameter by which a hosted store makes a request when it is opened.
+const verify = "verify"
+
+// refused is the error of a URL that can be read, but names nothing: a bucket without a key.
+type refused struct{ error }
+
+func (r refused) Unwrap() error      { return r.error }
+func (refused) Is(target error) bool { return target == ErrURL }
 
 // Scratch is the URL of a record next to the one that raw names.
 func Scratch(raw string) (string, error) {
