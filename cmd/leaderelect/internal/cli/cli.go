@@ -116,6 +116,10 @@ With TLS, or over a socket. Each parameter for a file is optional, and each deci
 documentation lists all parameters:
 
 %s
+create=true in a URL (file, postgres, mysql, sqlite, dynamodb, nats, azblob, zookeeper)
+has a candidate make the table, bucket or directory if it is missing. Other commands make
+nothing: doctor prints what is missing, and for SQL the statement that makes it.
+
 Choose the store's URL, --term (how long a lease runs) and --skew (how far clocks may
 be off) to suit all candidates of an election. leaderelect plan shows what a choice
 means. leaderelect doctor checks whether store and clock are fit for it.

@@ -57,7 +57,7 @@ Exit codes: 0 nothing failed; 1 something did; 2 usage.`,
 
 func (a *app) doctor(ctx context.Context, url, scratch string, dir lifelineDir, asJSON bool) error {
 	return a.checkup(ctx, asJSON, func(ctx context.Context, tell func(doctor.Finding)) error {
-		place, err := opening(tell, url, func() (leaderelection.RaceDecider, error) { return store.Open(ctx, url, openPatience) })
+		place, err := opening(tell, url, func() (leaderelection.RaceDecider, error) { return store.Open(ctx, store.Existing(url), openPatience) })
 		if err == nil {
 			tell(dir.finding())
 		}
@@ -65,7 +65,7 @@ func (a *app) doctor(ctx context.Context, url, scratch string, dir lifelineDir, 
 			return err
 		}
 		defer store.Close(place)
-		beside, err := store.Open(ctx, scratch, openPatience)
+		beside, err := store.Open(ctx, store.Existing(scratch), openPatience)
 		if err != nil {
 			tell(doctor.Finding{Check: "opening the scratch record", Verdict: doctor.Fail, Detail: err.Error(), Advice: "name another place by --scratch"})
 			return nil

@@ -92,7 +92,7 @@ func (a *app) handOver(ctx context.Context, url, successor string, timeout time.
 	defer a.signals(cancel, nil)()
 	late := time.AfterFunc(timeout, func() { cancel(errTimeout) })
 	defer func() { late.Stop() }()
-	d, err := store.Open(ctx, url, timeout)
+	d, err := store.Open(ctx, store.Existing(url), timeout)
 	if err != nil {
 		return err
 	}

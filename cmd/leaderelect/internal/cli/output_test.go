@@ -177,3 +177,47 @@ func TestMistypedVariable(t *testing.T) {
 		t.Error(errOut)
 	}
 }
+
+// Commands that do not campaign make nothing, since they may belong to an administrator: the candidates could
+// not use it.
+func TestOnlyCandidatesMakeTheStore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app.db")
+	url := "sqlite://" + path + "?election=e&create=true"
+	for _, args := range [][]string{
+		{"status"}, {"watch"}, {"wait", "--timeout", "100ms"}, {"doctor"}, {"stepdown"}, {"stepdown", "--force"}, {"transfer", "--force"}, {"reset", "--after", "1800000000"},
+		{"shards", "status"}, {"shards", "doctor", "--shards", "2"}, {"shards", "drain", "--force"},
+	} {
+		args = append(args, url)
+		if args[0] == "transfer" || args[1] == "drain" {
+			args = append(args, "a")
+		}
+		code, out, errOut := says(t, args...)
+		if code == 0 {
+			t.Errorf("%q: exit code %d: %s%s", args, code, out, errOut)
+		}
+		if left, _ := os.ReadDir(filepath.Dir(path)); len(left) > 0 {
+			t.Fatalf("%q has made %v", args, left)
+		}
+	}
+}
+
+// The statement that makes a table is printed once.
+func TestSchemaIsPrintedOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app.db")
+	if err := os.WriteFile(path, nil, 0o600); err != nil { // an empty database
+		t.Fatal(err)
+	}
+	code, _, errOut := says(t, "hook", "--end-at-start=false", "--begin", "true", "--end", "true", "sqlite://"+path+"?election=e")
+	if code != exitError || strings.Count(errOut, "CREATE TABLE") != 1 || strings.Count(errOut, "no such table") != 3 || !strings.Contains(errOut, "record TEXT NOT NULL\n)") {
+		t.Errorf("exit code %d: %s", code, errOut)
+	}
+	for from, want := range map[string]string{
+		"a: make it:\nCREATE TABLE x (\n\ty\n) WITH (z);\n":        "a: make it",
+		"a: make it:\nCREATE TABLE x (\n\ty\n)\nand another error": "a: make it\nand another error",
+		"one\nanother": "one\nanother",
+	} {
+		if got := withoutSchema(from); got != want {
+			t.Errorf("%q becomes %q, want %q", from, got, want)
+		}
+	}
+}

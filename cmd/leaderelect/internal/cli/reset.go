@@ -53,7 +53,7 @@ func (a *app) reset(ctx context.Context, url string, after uint64, force bool, t
 	defer a.signals(cancel, nil)()
 	late := time.AfterFunc(timeout, func() { cancel(errTimeout) })
 	defer late.Stop()
-	d, err := store.Open(ctx, url, timeout)
+	d, err := store.Open(ctx, store.Existing(url), timeout)
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ Exit codes: 0 nothing failed; 1 something did; 2 usage.`,
 
 // examineGroup makes all checks.
 func (a *app) examineGroup(ctx context.Context, url string, set shard.Shards, members int, dir lifelineDir, tell func(doctor.Finding)) error {
-	g, err := opening(tell, url, func() (*store.Group, error) { return a.openGroupOnce(ctx, url, openPatience) })
+	g, err := opening(tell, url, func() (*store.Group, error) { return a.openGroupOnce(ctx, store.Existing(url), openPatience) })
 	if err == nil {
 		tell(dir.finding())
 	}

@@ -248,6 +248,9 @@ func (s *sidecarRun) run(ctx context.Context, url string) error {
 	}
 	defer s.tell.start(ctx)()
 	defer s.serve(listener, metrics)()
+	if s.f.observe {
+		url = store.Existing(url)
+	}
 	d, err := s.a.openElection(ctx, url, s.a.openStore)
 	if err != nil {
 		return s.outcome(err)

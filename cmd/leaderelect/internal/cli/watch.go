@@ -29,7 +29,7 @@ Exit codes: 0 interrupted, or its reader is gone; 1 error; 2 usage.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			return a.printEvents(c.Context(), asJSON, func(ctx context.Context, tell printer) error {
-				d, err := a.openStore(ctx, url)
+				d, err := a.openStore(ctx, store.Existing(url))
 				if err != nil {
 					return err
 				}
