@@ -51,7 +51,7 @@ func (c *common) flags(f *pflag.FlagSet) {
 	f.IntVar(&c.priority, "priority", 0, "after standing by for a term, ask a leader whose priority is less to hand over, if it has led for four terms")
 	f.DurationVar(&c.extendEvery, "extend-every", 0, "how often a leader extends its lease. If the store fails, it leads on for at least --term less --skew less this (default half of what --skew leaves of --term; with a command half of what --skew, --grace and a margin leave)")
 	f.DurationVar(&c.poll, "poll", 0, "how often to read the record if the store cannot push changes (default half a term)")
-	f.StringSliceVar(&c.hostPort, "host-port", nil, "where clients reach this candidate when it leads; \":PORT\" stands for this machine's addresses; may be repeated")
+	f.StringSliceVar(&c.hostPort, "host-port", nil, "where clients reach this candidate when it leads; \":PORT\" stands for this machine's addresses, without those of Docker's bridges and the like; may be repeated")
 	f.StringVar(&c.params, "params", "", "what else clients should know about the leader; \"@FILE\" reads it from a file")
 	f.StringVar(&c.logFormat, "log-format", "text", "text or json; the log goes to standard error")
 	f.StringVar(&c.logLevel, "log-level", "info", "debug, info, warn or error")
