@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 )
 
 // Advice names what can be written at the command line.
@@ -72,7 +74,7 @@ func TestWrongParametersAreUsage(t *testing.T) {
 		"s3://bucket":                  exitUsage,
 		"gs://bucket":                  exitUsage,
 		"dynamodb://table":             exitUsage,
-		"file:///no/such/dir/and/file": exitError,
+		"file:///no/such/dir/and/file": proc.CodeFailed,
 	} {
 		code, _, errOut := says(t, "hook", "--end-at-start=false", "--begin", "true", "--end", "true", url)
 		if code != want {

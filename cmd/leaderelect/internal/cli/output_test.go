@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/doctor"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 	"github.com/c8e606e4/leaderelection/deciders/file"
 )
 
@@ -208,7 +211,7 @@ func TestSchemaIsPrintedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, _, errOut := says(t, "hook", "--end-at-start=false", "--begin", "true", "--end", "true", "sqlite://"+path+"?election=e")
-	if code != exitError || strings.Count(errOut, "CREATE TABLE") != 1 || strings.Count(errOut, "no such table") != 3 || !strings.Contains(errOut, "record TEXT NOT NULL\n)") {
+	if code != proc.CodeFailed || strings.Count(errOut, "CREATE TABLE") != 1 || strings.Count(errOut, "no such table") != 3 || !strings.Contains(errOut, "record TEXT NOT NULL\n)") {
 		t.Errorf("exit code %d: %s", code, errOut)
 	}
 	for from, want := range map[string]string{
@@ -219,5 +222,46 @@ func TestSchemaIsPrintedOnce(t *testing.T) {
 		if got := withoutSchema(from); got != want {
 			t.Errorf("%q becomes %q, want %q", from, got, want)
 		}
+	}
+}
+
+// --strict ends with 1 for a warning by which two may lead, and for no other.
+func TestStrictDoctor(t *testing.T) {
+	for _, c := range []struct {
+		strict, unsafe bool
+		failed         bool
+	}{{true, true, true}, {true, false, false}, {false, true, false}} {
+		a := &app{out: io.Discard, errOut: io.Discard}
+		err := a.checkup(t.Context(), false, c.strict, func(_ context.Context, tell func(doctor.Finding)) error {
+			tell(doctor.Finding{Check: "a setting", Verdict: doctor.Warn, Unsafe: c.unsafe})
+			return nil
+		})
+		if (err != nil) != c.failed {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// A JSON log has spans of time in seconds, as everything else that is printed as JSON.
+func TestLogHasSeconds(t *testing.T) {
+	for format, want := range map[string]string{"json": `"took":1.5,`, "text": "took=1.5s "} {
+		var out bytes.Buffer
+		a := &app{errOut: &out}
+		a.common.logFormat = format
+		a.logger().Info("done", "took", 1500*time.Millisecond, "n", 1)
+		a.log().Flush(time.Minute)
+		if !strings.Contains(out.String(), want) {
+			t.Error(out.String())
+		}
+	}
+}
+
+// --clocks takes three lines of a help that has many flags, and one for its default.
+func TestHelpOfClocks(t *testing.T) {
+	_, out, _ := says(t, "help", "run")
+	_, after, found := strings.Cut(out, "--clocks ")
+	about, _, _ := strings.Cut(after, "      --config ")
+	if lines := strings.Count(about, "\n"); !found || lines > 4 {
+		t.Errorf("%d lines: %s", lines, about)
 	}
 }

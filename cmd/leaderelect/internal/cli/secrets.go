@@ -88,9 +88,12 @@ func withoutSchema(s string) string {
 	return before
 }
 
-// attr is at as it may be logged. The handlers escape what is not text.
+// attr is at as it may be logged. JSON has a span of time in seconds, as that of all commands. The handlers escape what is not text.
 func (a *app) attr(_ []string, at slog.Attr) slog.Attr {
 	var s string
+	if d := at.Value; d.Kind() == slog.KindDuration && a.common.logFormat == "json" {
+		return slog.Float64(at.Key, d.Duration().Seconds())
+	}
 	switch v := at.Value.Any().(type) {
 	case string:
 		s = v
