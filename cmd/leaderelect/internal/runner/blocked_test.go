@@ -36,7 +36,8 @@ func TestExpiryFileHangs(t *testing.T) {
 	t.Parallel()
 	started := filepath.Join(t.TempDir(), "started")
 	count := func() int { text, _ := os.ReadFile(started); return bytes.Count(text, []byte("\n")) }
-	r := newTrial(t, nil, "sh", "-c", `head -n 1 $LEADERELECT_EXPIRY_FILE >>"$0"; exec sleep 600`, started)
+	endless := func(c *Config) { c.Resign = nil } // it is started again and again
+	r := newTrial(t, endless, "sh", "-c", `head -n 1 $LEADERELECT_EXPIRY_FILE >>"$0"; exec sleep 600`, started)
 	r.file.patience = 20 * time.Millisecond
 	r.begin(t)
 	r.until(t, "the command", func() bool { return count() == 1 })
@@ -88,7 +89,6 @@ func TestExpiryFileHangsFromTheStart(t *testing.T) {
 		t.Errorf("resigned %d times, and stands down: %v", r.resigned, err)
 	}
 	stopped := newTrial(t, func(c *Config) { c.Once = true }, "true")
-	stopped.file.patience = time.Second
 	hangs(t, &stopped.file.box)
 	stopped.begin(t).cancel(ErrStopped)
 	comes(t, "the end", stopped.over)

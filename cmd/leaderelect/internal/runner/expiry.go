@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -28,7 +29,7 @@ import (
 // file, or a lease that must not be released while the file says that somebody may act, waits to know.
 type expiryFile struct {
 	path     string        // as it was given; empty: one is made
-	patience time.Duration // in which it is to be made, or removed
+	patience time.Duration // in which it is to be made
 	box      outbox.Box
 
 	// Of the box's goroutine, and known to others when begin has succeeded:
@@ -186,20 +187,30 @@ func (f *expiryFile) all() []string {
 	return []string{f.file}
 }
 
-// remove takes it away when the leadership is over, and reports what it may have left behind.
-func (f *expiryFile) remove() error {
-	err := f.box.Within(context.Background(), f.patience, func() (err error) {
-		if f.file == "" {
-			return nil
-		}
-		for _, path := range f.all() {
-			if e := os.Remove(path); e != nil && f.says && !errors.Is(e, os.ErrNotExist) {
-				err = errors.Join(err, e)
+// remove takes it away when the leadership is over, waits for that no longer than within, and reports what it
+// may have left behind.
+func (f *expiryFile) remove(within time.Duration) error {
+	done := make(chan error, 1)
+	f.box.Put(math.MaxInt, func() { // it is done in any case
+		var err error
+		if f.file != "" {
+			for _, path := range f.all() {
+				if e := os.Remove(path); e != nil && f.says && !errors.Is(e, os.ErrNotExist) {
+					err = errors.Join(err, e)
+				}
 			}
 		}
 		f.file, f.own, f.says = "", "", false
-		return err
+		done <- err
 	})
+	over := time.NewTimer(within)
+	defer over.Stop()
+	var err error
+	select {
+	case err = <-done:
+	case <-over.C:
+		err = fmt.Errorf("%w: not removed after %v", outbox.ErrHangs, within)
+	}
 	if err != nil {
 		return fmt.Errorf("the expiry file: %w", err)
 	}

@@ -129,7 +129,7 @@ func (h *Holder) remove() error {
 	if h.c.ExpiryFile == "" {
 		return nil
 	}
-	if err := h.file.remove(); err != nil {
+	if err := h.file.remove(h.file.patience); err != nil {
 		return fmt.Errorf("the lease is not released, but runs out, since a file may say that it goes on: %w", err)
 	}
 	return nil

@@ -38,7 +38,7 @@ func (r *Runner) Run(ctx context.Context, view View) {
 	}
 	l := &leadership{Runner: r, ctx: ctx, view: view, log: r.c.Logger.With("token", uint64(view.ElectionNumber()))}
 	defer func() {
-		_ = l.file.remove() // the command, which reads it, is dead
+		_ = l.file.remove(tidy) // the command, which reads it, is dead
 		if l.alarm != nil {
 			l.alarm.Close()
 		}
@@ -62,6 +62,9 @@ func (r *Runner) Run(ctx context.Context, view View) {
 		over = l.after(status, forced, time.Since(began))
 	}
 }
+
+// tidy is how long a leadership that is over lasts for the expiry file to be removed.
+const tidy = 100 * time.Millisecond
 
 // after decides what follows when the command has ended, and waits until it is to
 // be started again. It reports whether the leadership is over.

@@ -63,7 +63,7 @@ func TestExpiryFile(t *testing.T) {
 	if left, _ := os.ReadDir(filepath.Dir(file)); len(left) != 1 {
 		t.Errorf("there are %v", left)
 	}
-	if err := f.remove(); err != nil {
+	if err := f.remove(patience); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Dir(file)); !os.IsNotExist(err) {
