@@ -32,8 +32,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const patience = 30 * time.Second
-
 // trial is one leadership of a runner, and what came of it.
 type trial struct {
 	*Runner

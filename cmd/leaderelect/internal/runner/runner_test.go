@@ -47,6 +47,8 @@ func TestTimesFit(t *testing.T) {
 	}
 }
 
+const patience = 30 * time.Second
+
 func TestExpiryFile(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	f := newExpiryFile("")
