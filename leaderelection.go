@@ -9,6 +9,7 @@ import (
 	"net"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -392,6 +393,7 @@ func newIncarnation() string { return rand.Text() }
 
 // SelfHostPorts returns this machine's global unicast addresses, each joined with port. Use it
 // for Config.HostPort. IPv4 addresses come first, in the order of the interfaces that are up.
+// Bridges that Docker, Podman, CNI, libvirt or LXD make within a machine count only if it has no other address.
 // It fails if port is empty, or if there is no such address.
 func SelfHostPorts(port string) ([]string, error) {
 	if port == "" {
@@ -401,7 +403,7 @@ func SelfHostPorts(port string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection: SelfHostPorts: listing network interfaces: %w", err)
 	}
-	var v4, v6 []string
+	var own, local addresses
 	for _, i := range interfaces {
 		if i.Flags&net.FlagUp == 0 {
 			continue
@@ -410,20 +412,44 @@ func SelfHostPorts(port string) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("leaderelection: SelfHostPorts: addresses of %s: %w", i.Name, err)
 		}
+		to := &own
+		if localBridge(i.Name) {
+			to = &local
+		}
 		for _, a := range addrs {
-			n, ok := a.(*net.IPNet)
-			if !ok || !n.IP.IsGlobalUnicast() {
-				continue
-			}
-			if n.IP.To4() != nil {
-				v4 = append(v4, net.JoinHostPort(n.IP.String(), port))
-			} else {
-				v6 = append(v6, net.JoinHostPort(n.IP.String(), port))
+			if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
+				to.add(n.IP, port)
 			}
 		}
 	}
-	if len(v4)+len(v6) == 0 {
-		return nil, errors.New("leaderelection: SelfHostPorts: this machine has no global unicast address: name one in HostPort")
+	for _, found := range []addresses{own, local} {
+		if all := append(found.v4, found.v6...); len(all) > 0 {
+			return all, nil
+		}
 	}
-	return append(v4, v6...), nil
+	return nil, errors.New("leaderelection: SelfHostPorts: this machine has no global unicast address: name one in HostPort")
+}
+
+// addresses are of interfaces, each with a port.
+type addresses struct{ v4, v6 []string }
+
+func (a *addresses) add(ip net.IP, port string) {
+	to := &a.v6
+	if ip.To4() != nil {
+		to = &a.v4
+	}
+	*to = append(*to, net.JoinHostPort(ip.String(), port))
+}
+
+// localBridges are how the names of networks begin that Docker, Podman, CNI, libvirt and LXD make within a machine:
+// every machine has the same addresses there.
+var localBridges = []string{"docker", "podman", "cni", "veth", "virbr", "lxcbr", "lxdbr"}
+
+// localBridge reports whether an interface of that name leads only into its machine.
+func localBridge(name string) bool {
+	network, dockers := strings.CutPrefix(name, "br-")
+	if dockers && len(network) == 12 && strings.Trim(network, "0123456789abcdef") == "" { // not an administrator's, as br-lan
+		return true
+	}
+	return slices.ContainsFunc(localBridges, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }

@@ -99,8 +99,45 @@ func Open(ctx context.Context, raw string, patience time.Duration) (leaderelecti
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %v: %w", patience, context.DeadlineExceeded))
 	defer cancel()
-	return all.Open(ctx, raw)
+	d, err := all.Open(ctx, raw)
+	if errors.Is(err, leaderelection.ErrPermanent) && !errors.Is(err, leaderelection.ErrDenied) && slices.Contains(silent, u.Scheme) && !u.Query().Has(verify) {
+		return nil, refused{err} // it has made no request, so only the URL can be wrong
+	}
+	return d, err
 }
+
+// making are the parameters by which a store makes the table, bucket or directory that is missing, and how.
+var making = []string{"create", "create_companions", "replicas", "storage", "description"}
+
+// Existing is raw without them: it names what is there. A command that does not campaign may belong to
+// another user than the candidates, and what it made would be closed to them.
+func Existing(raw string) string {
+	place, query, found := strings.Cut(raw, "?")
+	if !found {
+		return raw
+	}
+	kept := slices.DeleteFunc(strings.Split(query, "&"), func(parameter string) bool {
+		name, _, _ := strings.Cut(parameter, "=")
+		name, err := url.QueryUnescape(name)
+		return err == nil && slices.Contains(making, name)
+	})
+	if len(kept) == 0 {
+		return place
+	}
+	return place + "?" + strings.Join(kept, "&")
+}
+
+// silent are the schemes of stores that make no request when they are opened, unless the parameter verify
+// asks for one.
+var silent = []string{"gs", "s3", "dynamodb"}
+
+const verify = "verify"
+
+// refused is the error of a URL that can be read, but names nothing: a bucket without a key.
+type refused struct{ error }
+
+func (r refused) Unwrap() error      { return r.error }
+func (refused) Is(target error) bool { return target == ErrURL }
 
 // Scratch is the URL of a record next to the one that raw names.
 func Scratch(raw string) (string, error) {
