@@ -250,6 +250,14 @@ func (b *backend) prepare(w *storage.Writer, data []byte) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// Inherit implements open.Heir: a write to a server that is not known to honor conditions stays
+// unproved with a new client, too.
+func (d *Decider) Inherit(from leaderelection.RaceDecider) {
+	if earlier, ours := from.(*Decider); ours {
+		d.election.Inherit(&earlier.election)
+	}
+}
+
 // Close closes the client that Open made. After NewDecider it does nothing: the
 // client is the caller's.
 func (d *Decider) Close() error {

@@ -67,7 +67,7 @@ type backend struct {
 	opts     Options
 	deaf     atomic.Int64 // until when there is no use in listening, in Unix seconds
 	proves   atomic.Bool  // commit.Check has passed once
-	doubts   store.Doubts
+	doubts   *store.Doubts
 }
 
 var (
@@ -86,7 +86,7 @@ func Schema(name string) string { return table.Schema(name) }
 // application that uses up a shared pool costs the leadership. Options may be nil. NewDecider does
 // no I/O.
 func NewDecider(db DB, name, election string, opts *Options) *Decider {
-	b := &backend{db: db, key: db, election: election}
+	b := &backend{db: db, key: db, election: election, doubts: new(store.Doubts)}
 	if p, ok := db.(*pgxpool.Pool); ok {
 		b.db = lender{p}
 	}
@@ -110,6 +110,14 @@ func (d *Decider) Close() error {
 		return d.close()
 	}
 	return nil
+}
+
+// Inherit implements open.Heir: a record that may not be on the standbys yet stays in doubt with a
+// new client, too.
+func (d *Decider) Inherit(from leaderelection.RaceDecider) {
+	if earlier, ours := from.(*Decider); ours {
+		d.b.doubts = earlier.b.doubts
+	}
 }
 
 // token is a version of the row. An empty one says that there is no row.

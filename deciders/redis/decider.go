@@ -67,8 +67,13 @@ type backend struct {
 	opts Options
 	run  *script.Runner
 
-	confirmed   atomic.Pointer[version] // the last of one's own that the replicas have
-	leaderships store.Recent            // the Incarnations for which this handle has claimed the record
+	*own
+}
+
+// own is what a handle knows of its own writes.
+type own struct {
+	confirmed   atomic.Pointer[version] // the last of them that the replicas have
+	leaderships store.Recent            // the Incarnations for which it has claimed the record
 }
 
 var (
@@ -81,7 +86,7 @@ var (
 // since candidates do, and know how. Options may be nil. NewDecider does no I/O, and there is
 // nothing to create before.
 func NewDecider(client redis.UniversalClient, key string, opts *Options) *Decider {
-	b := &backend{}
+	b := &backend{own: new(own)}
 	if opts != nil {
 		b.opts = *opts
 	}
@@ -125,6 +130,15 @@ func (d *Decider) Close() error {
 		return nil
 	}
 	return d.close()
+}
+
+// Inherit implements open.Heir: a record that the replicas may not have stays in doubt with a new
+// client, too.
+func (d *Decider) Inherit(from leaderelection.RaceDecider) {
+	if earlier, ours := from.(*Decider); ours {
+		d.b.own = earlier.b.own
+		d.b.run.Inherit(earlier.b.run)
+	}
 }
 
 // version is a LeaderToken: the version field, such as

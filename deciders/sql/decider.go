@@ -45,7 +45,7 @@ type backend struct {
 	calls    within.Calls           // a driver may ignore a ctx
 	mark     string                 // in the text of each statement, if Dialect.Running asks for it
 	strayed  atomic.Bool            // some call was given up, and may still be running at the server
-	doubts   store.Doubts
+	doubts   *store.Doubts
 }
 
 var (
@@ -70,7 +70,7 @@ const (
 // connection (sql.Tx does not). Options may be nil. NewDecider does no I/O.
 func NewDecider(db *sql.DB, dialect Dialect, table, election string, opts *Options) *Decider {
 	d := dialect.withDefaults()
-	b := &backend{db: db, dialect: d, table: table, election: election, sql: d.statements(table), calls: make(within.Calls, maxCalls)}
+	b := &backend{db: db, dialect: d, table: table, election: election, sql: d.statements(table), calls: make(within.Calls, maxCalls), doubts: new(store.Doubts)}
 	if opts != nil {
 		b.opts = *opts
 	}
@@ -100,6 +100,15 @@ func (d *Decider) Close() error {
 		return d.b.opts.Close()
 	}
 	return nil
+}
+
+// Inherit implements open.Heir: a record that may not be safe yet stays in doubt with a new client,
+// too. Calls of the old client that were given up, and go on, count for the new one as well.
+func (d *Decider) Inherit(from leaderelection.RaceDecider) {
+	if earlier, ours := from.(*Decider); ours {
+		d.b.doubts, d.b.calls, d.b.mark = earlier.b.doubts, earlier.b.calls, earlier.b.mark
+		d.b.strayed.Store(true) // which the server is asked about
+	}
 }
 
 // token is a version of the row. An empty one says that there is no row.

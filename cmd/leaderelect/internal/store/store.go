@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -37,10 +38,14 @@ var loggers []func(*slog.Logger)
 
 // LogDrivers has log take what the stores' drivers say by themselves.
 func LogDrivers(log *slog.Logger) {
+	logger.Store(log)
 	for _, set := range loggers {
 		set(log)
 	}
 }
+
+// logger takes what is to be said of a store's client.
+var logger atomic.Pointer[slog.Logger]
 
 // stores are what this build can open, by scheme.
 func stores() open.Stores {
@@ -99,7 +104,7 @@ func Open(ctx context.Context, raw string, patience time.Duration) (leaderelecti
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %v: %w", patience, context.DeadlineExceeded))
 	defer cancel()
-	return all.Open(ctx, raw)
+	return all.Open(open.WithLogger(ctx, logger.Load()), raw)
 }
 
 // Scratch is the URL of a record next to the one that raw names.
