@@ -167,6 +167,7 @@ func (b *backend) place(server, table string) string {
 // connected to. While a write of this handle has no response yet, it makes sure of the record
 // first, by a write that changes nothing: see the package comment.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	defer d.election.Heed(ctx)()
 	e, err := d.current(ctx)
 	if err != nil {
 		d.b.unheard(ctx, err)

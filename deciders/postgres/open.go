@@ -122,6 +122,7 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	}
 	d := NewDecider(pool, table, election, opts)
 	d.close, d.b.own = done, pool
+	d.election.Drop = func(time.Time) { pool.Reset() }
 	if opts.Listen != nil {
 		d.b.ear = line{pool, listen}
 	}

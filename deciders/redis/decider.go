@@ -160,6 +160,7 @@ func (d *Decider) String() string { return d.election.Place }
 
 // ReadCurrent implements leaderelection.RaceDecider. It asks the master.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	defer d.election.Heed(ctx)()
 	e, err := d.read(ctx)
 	if err != nil {
 		return nil, d.election.Failed(ctx, store.Reading, err)

@@ -22,6 +22,9 @@ type Options struct {
 	CreateTable bool
 	// Close is what Decider.Close calls, such as the pool's Close. Nil: nothing.
 	Close func() error
+	// Drop closes the pool's idle connections. It is called when a call is given up: the others
+	// may have died silently, too, and each would cost another call. Nil: nothing.
+	Drop func()
 }
 
 // Decider is one handle on an election in an SQL database. It is a leaderelection.RaceDecider and a
@@ -77,7 +80,11 @@ func NewDecider(db *sql.DB, dialect Dialect, table, election string, opts *Optio
 	if d.Running != nil {
 		b.mark = "leaderelection " + rand.Text()
 	}
-	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "sql", Ours: true, Place: b.place(d.Name), Wrong: checkNames(table, election)}}
+	e := &Decider{b: b, election: store.Election[token]{Store: b, Package: "sql", Ours: true, Place: b.place(d.Name), Wrong: checkNames(table, election)}}
+	if drop := b.opts.Drop; drop != nil {
+		e.election.Drop = func(time.Time) { drop() }
+	}
+	return e
 }
 
 // checkNames says which names are not allowed.
@@ -146,6 +153,7 @@ func (b *backend) place(at string) string {
 // connected to. While a write of this handle has no response yet, it makes sure of the record
 // first, by a write that changes next to nothing: see the package comment.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	defer d.election.Heed(ctx)()
 	e, err := d.current(ctx)
 	if err != nil {
 		return nil, d.election.Failed(ctx, store.Reading, err)

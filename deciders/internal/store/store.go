@@ -122,10 +122,10 @@ type Election[V leaderelection.LeaderToken] struct {
 	// Election then counts only after the server has refused two whose condition does not hold.
 	// Nil: the server is the vendor's own.
 	Never *V
-	// Drop closes the client's connections on which nothing has been heard since that time. It
-	// is called after a call that was given up. It is for clients that would use such a
-	// connection again, although it may have died silently. Nil: a call that is given up closes
-	// its own connection.
+	// Drop closes the client's connections on which nothing has been heard since that time, the
+	// idle ones at least. It is called when a call is given up, even if the call has not returned
+	// yet. What loses one connection without a word (a NAT, a firewall) mostly loses all, and
+	// each would cost another call. Nil: the client is the caller's.
 	Drop func(since time.Time)
 
 	own     proof
@@ -156,16 +156,28 @@ func (e *Election[V]) Where() string {
 // patience is how long a call lasts at least before its end says anything about connections.
 const patience = 200 * time.Millisecond
 
-// ended is for the end of a call that was begun then.
-func (e *Election[V]) ended(ctx context.Context, begun time.Time) {
-	if e.Drop != nil && ctx.Err() != nil && time.Since(begun) >= patience {
-		e.Drop(begun)
+// Heed has Drop called when ctx ends before the call that begins now. The call ends by ended.
+func (e *Election[V]) Heed(ctx context.Context) (ended func()) {
+	if e.Drop == nil {
+		return func() {}
+	}
+	begun, dropped := time.Now(), make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(dropped)
+		if time.Since(begun) >= patience {
+			e.Drop(begun)
+		}
+	})
+	return func() {
+		if !stop() {
+			<-dropped // before the next call
+		}
 	}
 }
 
 // Read is ReadCurrent.
 func (e *Election[V]) Read(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	defer e.ended(ctx, time.Now())
+	defer e.Heed(ctx)()
 	entry, err := e.Current(ctx)
 	if err != nil {
 		return nil, e.Failed(ctx, Reading, err)
@@ -248,7 +260,7 @@ func (e *Election[V]) Entry(s Stored[V]) (*leaderelection.RaceEntry, error) {
 
 // Write is WriteEntry.
 func (e *Election[V]) Write(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	defer e.ended(ctx, time.Now())
+	defer e.Heed(ctx)()
 	if err := e.Ready(ctx); err != nil {
 		return nil, e.Failed(ctx, Writing, err)
 	}

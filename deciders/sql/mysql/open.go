@@ -71,7 +71,10 @@ func open(ctx context.Context, u *url.URL) (*lesql.Decider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lesql.NewDecider(db, Dialect(), table, election, &lesql.Options{CreateTable: create, Close: done}), nil
+	return lesql.NewDecider(db, Dialect(), table, election, &lesql.Options{CreateTable: create, Close: done, Drop: func() {
+		db.SetMaxIdleConns(-1) // closes them
+		db.SetMaxIdleConns(maxIdle)
+	}}), nil
 }
 
 // parse takes the rest of u.
