@@ -87,7 +87,7 @@ func Schema(name string) string { return table.Schema(name) }
 // no I/O.
 func NewDecider(db DB, name, election string, opts *Options) *Decider {
 	b := &backend{db: db, key: db, election: election, doubts: new(store.Doubts)}
-	if p, ok := db.(*pgxpool.Pool); ok {
+	if p, ok := db.(*pgxpool.Pool); ok && p != nil {
 		b.db = lender{p}
 	}
 	if opts != nil {
@@ -96,12 +96,22 @@ func NewDecider(db DB, name, election string, opts *Options) *Decider {
 	wrong := cmp.Or(table.Check(name, election), durations.Fault("FeedSilence", b.opts.FeedSilence, durations.Least))
 	b.opts.FeedSilence = cmp.Or(b.opts.FeedSilence, 30*time.Second)
 	mode := pgx.QueryExecModeExec
-	if p, ok := db.(pool); ok && p.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
+	if p, ok := db.(pool); ok && !none(db) && p.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
 		mode = pgx.QueryExecModeSimpleProtocol // some poolers know no other
 	}
 	b.table = table.New(b.db, name, mode, b.opts.CreateTable)
 	place := b.place("", "table "+b.table.Quoted)
-	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "postgres", Ours: true, Place: place, Wrong: wrong}}
+	d := &Decider{b: b, election: store.Election[token]{Store: b, Package: "postgres", Ours: true, Place: place, Wrong: wrong}}
+	if none(db) {
+		d.election.Wrong = errors.New("the pool is nil")
+	}
+	return d
+}
+
+// none reports whether there is no pool, be it a nil of the pool's type.
+func none(db DB) bool {
+	p, is := db.(*pgxpool.Pool)
+	return db == nil || is && p == nil
 }
 
 // Close closes the pool that Open has made. A pool given to NewDecider is yours to close.
@@ -149,7 +159,7 @@ func (b *backend) Where() string {
 
 // place names the hosts that the pool connects to, or else the server.
 func (b *backend) place(server, table string) string {
-	if p, ok := b.db.(pool); ok {
+	if p, ok := b.db.(pool); ok && !none(b.db) {
 		c := p.Config().ConnConfig
 		hosts := []string{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))}
 		for _, f := range c.Fallbacks {

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -20,5 +22,24 @@ func TestInherit(t *testing.T) {
 	read := &leaderelection.RaceEntry{Incarnation: "i", Token: token{version: "1"}}
 	if second.Inherit(first); !second.b.inDoubt(read) {
 		t.Error("the new client takes the record for safe")
+	}
+}
+
+// Without a pool each call is an error, as with other stores.
+func TestNoPool(t *testing.T) {
+	for _, db := range []DB{nil, (*pgxpool.Pool)(nil)} {
+		d := NewDecider(db, "t", "e", nil)
+		_, err := d.ReadCurrent(t.Context())
+		_, writeErr := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{LeaderID: "a"})
+		for _, err := range []error{err, writeErr} {
+			if !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "the pool is nil") {
+				t.Error(err)
+			}
+		}
+		for _, err := range d.Changes(t.Context()) {
+			if !errors.Is(err, leaderelection.ErrPermanent) {
+				t.Error(err)
+			}
+		}
 	}
 }

@@ -13,7 +13,7 @@ second  leads with token \d{10}, [0-9.]+ s later, and writes
           the fenced table:   accepted
           the unfenced table: accepted
 first   goes on, and writes what it was about to write
-          the fenced table:   REFUSED: fence: stale token orders:\d{10}: \d{10} has been seen
+          the fenced table:   REFUSED: fence: stale token orders:\d{10}: \d{10} has been seen. If this process leads, the election's record was set back: run leaderelect reset --after \d{10}
           the unfenced table: accepted
 first   wants to write once more, and asks its view right before
           REFUSED: fence: not sent: leaderelection: this process does not lead \(token \d{10} of "orders"\)
