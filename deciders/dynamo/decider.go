@@ -120,7 +120,11 @@ func NewDecider(client Client, table, key string, opts *Options) *Decider {
 			never = nil // it is Amazon's
 		}
 	}
-	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "dynamo", Ours: true, Place: place, Wrong: checkNames(table, key, &o), Never: never}}
+	wrong := checkNames(table, key, &o)
+	if client == nil {
+		wrong = store.Wrong("the client is nil")
+	}
+	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "dynamo", Ours: true, Place: place, Wrong: wrong, Never: never}}
 }
 
 // once switches the client's own retries off for one request.

@@ -91,5 +91,8 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 	})
 	d = NewDecider(client, in.Name, in.Key, o)
 	d.b.distrusted, d.connections, d.election.Drop = credentials.Distrust, connections, connections.Drop
-	return d, verify, d.election.Ready(ctx)
+	if wrong := d.election.Wrong; wrong != nil {
+		return nil, false, store.WrongURL(wrong)
+	}
+	return d, verify, nil
 }

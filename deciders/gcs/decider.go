@@ -105,6 +105,9 @@ func NewDecider(client *storage.Client, bucket, object string, opts *Options) *D
 		b.opts.CacheControl = "no-store"
 	}
 	d := &Decider{election: store.Election[token]{Store: b, Package: "gcs", Place: "gs://" + bucket + "/" + object, Wrong: cmp.Or(checkNames(bucket, object), b.opts.check())}}
+	if client == nil {
+		d.election.Wrong = errors.New("the client is nil")
+	}
 	if os.Getenv("STORAGE_EMULATOR_HOST") != "" {
 		d.election.Never = &never
 	}

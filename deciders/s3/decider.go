@@ -83,7 +83,9 @@ func NewDecider(client Client, bucket, key string, opts *Options) *Decider {
 			d.election.Place += " in " + o.Region
 		}
 	}
-	d.election.Wrong = errors.Join(checkNames(bucket, key), b.o.check(endpoint))
+	if d.election.Wrong = errors.Join(checkNames(bucket, key), b.o.check(endpoint)); client == nil {
+		d.election.Wrong = errors.New("the client is nil")
+	}
 	return d
 }
 

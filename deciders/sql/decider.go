@@ -80,15 +80,18 @@ func NewDecider(db *sql.DB, dialect Dialect, table, election string, opts *Optio
 	if d.Running != nil {
 		b.mark = "leaderelection " + rand.Text()
 	}
-	e := &Decider{b: b, election: store.Election[token]{Store: b, Package: "sql", Ours: true, Place: b.place(d.Name), Wrong: checkNames(table, election)}}
+	e := &Decider{b: b, election: store.Election[token]{Store: b, Package: "sql", Ours: true, Place: b.place(d.Name), Wrong: Check(table, election)}}
+	if db == nil {
+		e.election.Wrong = errors.New("the pool is nil")
+	}
 	if drop := b.opts.Drop; drop != nil {
 		e.election.Drop = func(time.Time) { drop() }
 	}
 	return e
 }
 
-// checkNames says which names are not allowed.
-func checkNames(table, election string) (wrong error) {
+// Check returns what is wrong with these names for NewDecider, or nil. It does no I/O.
+func Check(table, election string) (wrong error) {
 	parts := strings.Split(table, ".")
 	for _, p := range parts {
 		if p == "" || len(p) > maxTable || len(parts) > 2 || strings.ContainsRune(p, 0) || strings.HasSuffix(p, " ") {

@@ -56,6 +56,8 @@ func open(ctx context.Context, u *url.URL) (*lesql.Decider, error) {
 	election, table, create := p.String("election"), cmp.Or(p.String("table"), "leaderelection"), p.Bool("create")
 	if election == "" {
 		p.Wrong("it lacks the parameter election: add ?election=name")
+	} else if err := lesql.Check(table, election); err != nil {
+		p.Wrong("%w", err)
 	}
 	config, files, err := parse(u, p)
 	if err != nil {
