@@ -25,6 +25,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/azblob/azlease"
 	"github.com/c8e606e4/leaderelection/deciders/azblob/internal/native"
+	"github.com/c8e606e4/leaderelection/deciders/internal/lines"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
@@ -49,8 +50,9 @@ type Options struct {
 // methods may be called by several goroutines at once. Make it by NewDecider or Open. With
 // Options.Leases each campaign needs a Decider of its own.
 type Decider struct {
-	b        *backend
-	election store.Election[token]
+	b           *backend
+	election    store.Election[token]
+	connections *lines.Lines // of Open's client; nil: the client is the caller's
 }
 
 // backend is the store: one blob of a container.
@@ -141,6 +143,26 @@ func NewDecider(client *azblob.Client, containerName, blobName string, opts *Opt
 		never = nil
 	}
 	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "azblob", Place: at, Wrong: wrong, Never: never}}
+}
+
+// Close closes the connections of the client that Open has made. A client given to NewDecider is
+// yours to close.
+func (d *Decider) Close() error {
+	if d.connections != nil {
+		d.connections.Drop(time.Now())
+	}
+	return nil
+}
+
+// Inherit implements open.Heir: a write to a server that is not known to honor conditions stays
+// unproved with a new client, too, and the native leases stay the campaign's.
+func (d *Decider) Inherit(from leaderelection.RaceDecider) {
+	if earlier, ours := from.(*Decider); ours {
+		d.election.Inherit(&earlier.election)
+		if d.b.native != nil && earlier.b.native != nil {
+			d.b.native.Inherit(earlier.b.native)
+		}
+	}
 }
 
 // String names the place of the record: container and blob.

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/lines"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/s3/internal/answers"
 	"github.com/c8e606e4/leaderelection/internal/redact"
@@ -38,8 +39,9 @@ var (
 // Decider keeps one election in one object. Its methods may be called by several goroutines at
 // once.
 type Decider struct {
-	b        *backend
-	election store.Election[token]
+	b           *backend
+	election    store.Election[token]
+	connections *lines.Lines // of Open's client; nil: the client is the caller's
 }
 
 // backend is the store: one object of a bucket.
@@ -76,7 +78,9 @@ func NewDecider(client Client, bucket, key string, opts *Options) *Decider {
 			d.election.Place += " in " + o.Region
 		}
 	}
-	d.election.Wrong = errors.Join(checkNames(bucket, key), checkMetadata(b.o.Metadata))
+	if d.election.Wrong = errors.Join(checkNames(bucket, key), checkMetadata(b.o.Metadata)); client == nil {
+		d.election.Wrong = errors.New("the client is nil")
+	}
 	return d
 }
 
@@ -109,6 +113,23 @@ func once(o *s3.Options) {
 	o.RetryMaxAttempts = 0 // else it would wrap the Retryer
 	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 	o.DisableLogOutputChecksumValidationSkipped = true
+}
+
+// Close closes the connections of the client that Open has made. A client given to NewDecider is
+// yours to close.
+func (d *Decider) Close() error {
+	if d.connections != nil {
+		d.connections.Drop(time.Now())
+	}
+	return nil
+}
+
+// Inherit implements open.Heir: a write to a server that is not known to honor conditions stays
+// unproved with a new client, too.
+func (d *Decider) Inherit(from leaderelection.RaceDecider) {
+	if earlier, ours := from.(*Decider); ours {
+		d.election.Inherit(&earlier.election)
+	}
 }
 
 // String names the place: bucket, object, and endpoint or region.

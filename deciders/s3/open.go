@@ -3,6 +3,7 @@ package s3
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/url"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -13,6 +14,7 @@ import (
 	"github.com/aws/smithy-go/logging"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/awsurl"
+	"github.com/c8e606e4/leaderelection/deciders/internal/lines"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/web"
 )
@@ -77,9 +79,10 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 	}
 	// The SDK would write to the standard error. That says nothing that the election
 	// needs, and is not for its caller to read.
+	connections := new(lines.Lines)
 	load := func(ctx context.Context) (aws.Config, error) {
 		return config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithSharedConfigProfile(profile), config.WithLogger(logging.Nop{}),
-			config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(web.OneCall)))
+			config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { web.OneCall(t, connections) })))
 	}
 	cfg, err := load(ctx)
 	if err != nil {
@@ -97,6 +100,9 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 		}
 	})
 	d = NewDecider(client, in.Name, in.Key, o)
-	d.b.distrusted = credentials.Distrust
-	return d, verify, d.election.Ready(ctx)
+	d.b.distrusted, d.connections, d.election.Drop = credentials.Distrust, connections, connections.Drop
+	if wrong := d.election.Wrong; wrong != nil {
+		return nil, false, store.WrongURL(wrong)
+	}
+	return d, verify, nil
 }

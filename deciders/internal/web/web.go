@@ -7,14 +7,25 @@
 package web
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/c8e606e4/leaderelection/deciders/internal/lines"
 )
 
-// OneCall has a transport use HTTP/1, so that each connection carries one call at a time. It
-// keeps one idle connection: of several that have died, each would cost a call.
-func OneCall(t *http.Transport) {
+// OneCall has a transport use HTTP/1, so that each connection carries one call at a time. It keeps
+// one idle connection, and lists all in l. The transport has a DialContext.
+func OneCall(t *http.Transport, l *lines.Lines) {
+	dial := t.DialContext
+	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return l.Add(c), nil
+	}
 	t.Protocols = new(http.Protocols)
 	t.Protocols.SetHTTP1(true)
 	t.MaxIdleConnsPerHost = 1
@@ -24,13 +35,13 @@ func OneCall(t *http.Transport) {
 }
 
 // NewTransport returns a transport with OneCall, for SDKs whose own transport cannot be adjusted.
-func NewTransport() *http.Transport {
+func NewTransport(l *lines.Lines) *http.Transport {
 	t := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 		TLSHandshakeTimeout: 5 * time.Second,
 		IdleConnTimeout:     90 * time.Second,
 	}
-	OneCall(t)
+	OneCall(t, l)
 	return t
 }

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -37,10 +38,14 @@ var loggers []func(*slog.Logger)
 
 // LogDrivers has log take what the stores' drivers say by themselves.
 func LogDrivers(log *slog.Logger) {
+	logger.Store(log)
 	for _, set := range loggers {
 		set(log)
 	}
 }
+
+// logger takes what is to be said of a store's client.
+var logger atomic.Pointer[slog.Logger]
 
 // stores are what this build can open, by scheme.
 func stores() open.Stores {
@@ -99,11 +104,7 @@ func Open(ctx context.Context, raw string, patience time.Duration) (leaderelecti
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %v: %w", patience, context.DeadlineExceeded))
 	defer cancel()
-	d, err := all.Open(ctx, raw)
-	if errors.Is(err, leaderelection.ErrPermanent) && !errors.Is(err, leaderelection.ErrDenied) && slices.Contains(silent, u.Scheme) && !u.Query().Has(verify) {
-		return nil, refused{err} // it has made no request, so only the URL can be wrong
-	}
-	return d, err
+	return all.Open(open.WithLogger(ctx, logger.Load()), raw)
 }
 
 // making are the parameters by which a store makes the table, bucket or directory that is missing, and how.
@@ -126,18 +127,6 @@ func Existing(raw string) string {
 	}
 	return place + "?" + strings.Join(kept, "&")
 }
-
-// silent are the schemes of stores that make no request when they are opened, unless the parameter verify
-// asks for one.
-var silent = []string{"gs", "s3", "dynamodb"}
-
-const verify = "verify"
-
-// refused is the error of a URL that can be read, but names nothing: a bucket without a key.
-type refused struct{ error }
-
-func (r refused) Unwrap() error      { return r.error }
-func (refused) Is(target error) bool { return target == ErrURL }
 
 // Scratch is the URL of a record next to the one that raw names.
 func Scratch(raw string) (string, error) {
