@@ -25,7 +25,6 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/azblob/azlease"
 	"github.com/c8e606e4/leaderelection/deciders/azblob/internal/native"
-	"github.com/c8e606e4/leaderelection/deciders/internal/lines"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
@@ -50,9 +49,9 @@ type Options struct {
 // methods may be called by several goroutines at once. Make it by NewDecider or Open. With
 // Options.Leases each campaign needs a Decider of its own.
 type Decider struct {
-	b           *backend
-	election    store.Election[token]
-	connections *lines.Lines // of Open's client; nil: the client is the caller's
+	b        *backend
+	election store.Election[token]
+	close    func() // closes the idle connections of Open's client; nil: the client is the caller's
 }
 
 // backend is the store: one blob of a container.
@@ -148,8 +147,8 @@ func NewDecider(client *azblob.Client, containerName, blobName string, opts *Opt
 // Close closes the connections of the client that Open has made. A client given to NewDecider is
 // yours to close.
 func (d *Decider) Close() error {
-	if d.connections != nil {
-		d.connections.Drop(time.Now())
+	if d.close != nil {
+		d.close()
 	}
 	return nil
 }

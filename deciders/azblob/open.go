@@ -17,7 +17,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 
 	"github.com/c8e606e4/leaderelection/deciders/azblob/azlease"
-	"github.com/c8e606e4/leaderelection/deciders/internal/lines"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/web"
 )
@@ -63,13 +62,14 @@ func open(u *url.URL) (*Decider, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.connections = new(lines.Lines)
+	t.transport = web.NewTransport()
 	client, err := t.client()
 	if err != nil {
 		return nil, err
 	}
 	d := NewDecider(client, t.container, t.blob, &t.opts)
-	d.connections, d.election.Drop = t.connections, t.connections.Drop
+	d.close = t.transport.CloseIdleConnections
+	d.election.Drop = func(time.Time) { d.close() }
 	return d, d.election.Wrong
 }
 
@@ -78,7 +78,7 @@ type target struct {
 	account, container, blob string
 	opts                     Options
 	endpoint                 string
-	connections              *lines.Lines
+	transport                *http.Transport
 }
 
 // client makes one with the credentials of the environment.
@@ -126,7 +126,7 @@ func (i identity) GetToken(ctx context.Context, o policy.TokenRequestOptions) (a
 
 // options are those of a client with a transport of our own: that of the SDK uses HTTP/2.
 func (t *target) options() *azblob.ClientOptions {
-	return &azblob.ClientOptions{ClientOptions: policy.ClientOptions{Transport: &http.Client{Transport: web.NewTransport(t.connections)}}}
+	return &azblob.ClientOptions{ClientOptions: policy.ClientOptions{Transport: &http.Client{Transport: t.transport}}}
 }
 
 const connectionString = "AZURE_STORAGE_CONNECTION_STRING"

@@ -13,7 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/internal/lines"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
@@ -61,9 +60,9 @@ type Options struct {
 // Decider keeps one election in one item of a table. Its methods may be called by several
 // goroutines at once.
 type Decider struct {
-	b           *backend
-	election    store.Election[token]
-	connections *lines.Lines // of Open's client; nil: the client is the caller's
+	b        *backend
+	election store.Election[token]
+	close    func() // closes the idle connections of Open's client; nil: the client is the caller's
 }
 
 // backend is the store: one item of a table.
@@ -136,8 +135,8 @@ func once(o *dynamodb.Options) {
 // Close closes the connections of the client that Open has made. A client given to NewDecider is
 // yours to close.
 func (d *Decider) Close() error {
-	if d.connections != nil {
-		d.connections.Drop(time.Now())
+	if d.close != nil {
+		d.close()
 	}
 	return nil
 }

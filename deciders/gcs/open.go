@@ -8,12 +8,12 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"cloud.google.com/go/storage"
 	"google.golang.org/api/option"
 	htransport "google.golang.org/api/transport/http"
 
-	"github.com/c8e606e4/leaderelection/deciders/internal/lines"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/web"
 )
@@ -53,9 +53,9 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if t.anonymous {
 		with = append(with, option.WithoutAuthentication())
 	}
-	connections := new(lines.Lines)
+	transport := web.NewTransport()
 	connect := func(ctx context.Context) (*storage.Client, error) {
-		return newClient(context.WithoutCancel(ctx), connections, with)
+		return newClient(context.WithoutCancel(ctx), transport, with)
 	}
 	client, err := connect(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d := NewDecider(client, t.bucket, t.object, &t.opts)
 	d.owned = store.NewRenewed(client, connect)
 	b := d.election.Store.(*backend)
-	b.client, b.distrusted, d.election.Drop = d.owned.Get, d.owned.Distrust, connections.Drop
+	b.client, b.distrusted, d.election.Drop = d.owned.Get, d.owned.Distrust, func(time.Time) { transport.CloseIdleConnections() }
 	if t.endpoint != "" {
 		d.election.Never = &never
 	}
@@ -73,12 +73,12 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 
 // newClient is storage.NewClient with a transport of our own: that of the SDK uses HTTP/2, and
 // cannot be adjusted.
-func newClient(ctx context.Context, l *lines.Lines, with []option.ClientOption) (*storage.Client, error) {
+func newClient(ctx context.Context, t *http.Transport, with []option.ClientOption) (*storage.Client, error) {
 	auth := []option.ClientOption{option.WithScopes(storage.ScopeFullControl, "https://www.googleapis.com/auth/cloud-platform")} // as there
 	if os.Getenv("STORAGE_EMULATOR_HOST") != "" {
 		auth = append(auth, option.WithoutAuthentication()) // as there
 	}
-	way, err := htransport.NewTransport(ctx, web.NewTransport(l), append(auth, with...)...)
+	way, err := htransport.NewTransport(ctx, t, append(auth, with...)...)
 	if err != nil {
 		return nil, err
 	}

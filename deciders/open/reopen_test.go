@@ -3,7 +3,6 @@
 package open_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/deciders/open"
 	"github.com/c8e606e4/leaderelection/internal/clients"
+	"github.com/c8e606e4/leaderelection/internal/logtest"
 )
 
 const term = 6 * time.Second
@@ -124,8 +124,8 @@ func (c *client) Durability(context.Context) ([]durability.Warning, error) {
 }
 
 // opens opens a world's store, which has a record that names the term.
-func opens(t *testing.T) (w *world, d leaderelection.RaceDecider, log *bytes.Buffer) {
-	log = new(bytes.Buffer)
+func opens(t *testing.T) (w *world, d leaderelection.RaceDecider, log *logtest.Log) {
+	log = new(logtest.Log)
 	w = &world{store: memory.NewDecider()}
 	d, err := open.Stores{"one": open.With(w.open)}.Open(open.WithLogger(t.Context(), slog.New(slog.NewTextHandler(log, nil))), "one://user:hush@host/x")
 	if err != nil {
@@ -150,30 +150,29 @@ func reads(t *testing.T, d leaderelection.RaceDecider, seconds int) (last error)
 func TestOneNewClientATerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, d, log := opens(t)
-		w.opened[0].fails(errToken, nil)
+		w.clients()[0].fails(errToken, nil)
 		if err := reads(t, d, 6); !errors.Is(err, errToken) || len(w.clients()) != 1 {
 			t.Errorf("before a term is over: %v, %d clients", err, len(w.clients()))
 		}
 		if err := reads(t, d, 2); err != nil || len(w.clients()) != 2 {
 			t.Errorf("after a term: %v, %d clients", err, len(w.clients()))
 		}
-		if c := w.opened[0]; c.closings() != 1 || w.opened[1].inherited != leaderelection.RaceDecider(c) {
-			t.Errorf("the old client was closed %d times; the new one has inherited from %v", c.closings(), w.opened[1].inherited)
+		if c := w.clients()[0]; c.closings() != 1 || w.clients()[1].inherited != leaderelection.RaceDecider(c) {
+			t.Errorf("the old client was closed %d times; the new one has inherited from %v", c.closings(), w.clients()[1].inherited)
 		}
-		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "a new client has taken over") || !strings.Contains(text, errToken.Error()) || strings.Contains(text, "hush") {
+		if text := log.Take(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "a new client has taken over") || !strings.Contains(text, errToken.Error()) || strings.Contains(text, "hush") {
 			t.Errorf("the log: %s", text)
 		}
 		// The next ones fail as well.
-		w.opened[1].fails(errToken, nil)
+		w.clients()[1].fails(errToken, nil)
 		w.mu.Lock()
 		w.refuse = errRefused
 		w.mu.Unlock()
-		log.Reset()
 		time.Sleep(time.Minute)
 		if err := reads(t, d, 20); !errors.Is(err, errToken) || len(w.clients()) != 2 {
 			t.Errorf("no new client can be made: %v, %d clients", err, len(w.clients()))
 		}
-		if text := log.String(); !strings.Contains(text, "no new client could be made") || !strings.Contains(text, errRefused.Error()) {
+		if text := log.Take(); !strings.Contains(text, "no new client could be made") || !strings.Contains(text, errRefused.Error()) {
 			t.Errorf("the log: %s", text)
 		}
 		w.mu.Lock()
@@ -206,7 +205,7 @@ func TestNoNewClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, d, log := opens(t)
 		defer open.Close(d)
-		c := w.opened[0]
+		c := w.clients()[0]
 		for name, err := range map[string]error{
 			"lost":      &leaderelection.LostRaceError{},
 			"pause":     &leaderelection.RetryAfterError{After: time.Second, Err: errRefused},
@@ -231,8 +230,8 @@ func TestNoNewClient(t *testing.T) {
 			c.fails(nil, nil)
 			reads(t, d, 1)
 		}
-		if len(w.clients()) != 1 || log.Len() > 0 {
-			t.Errorf("%d clients; the log: %s", len(w.clients()), log)
+		if text := log.Take(); len(w.clients()) != 1 || text != "" {
+			t.Errorf("%d clients; the log: %s", len(w.clients()), text)
 		}
 	})
 }
@@ -242,7 +241,7 @@ func TestWritesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, d, _ := opens(t)
 		defer open.Close(d)
-		w.opened[0].fails(nil, fmt.Errorf("%w: %w", errToken, leaderelection.ErrDenied))
+		w.clients()[0].fails(nil, fmt.Errorf("%w: %w", errToken, leaderelection.ErrDenied))
 		for range 8 {
 			reads(t, d, 1)
 			_, _ = d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
@@ -258,7 +257,7 @@ func TestWritesAlone(t *testing.T) {
 func TestTheOldClientsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, d, _ := opens(t)
-		old := w.opened[0]
+		old := w.clients()[0]
 		old.fails(errToken, nil)
 		old.mu.Lock()
 		old.hang = make(chan struct{})
@@ -284,8 +283,8 @@ func TestTheOldClientsCalls(t *testing.T) {
 		if err := reads(t, d, 20); err != nil || len(w.clients()) != 2 {
 			t.Errorf("after it: %v, %d clients", err, len(w.clients()))
 		}
-		if err := open.Close(d); err != nil || w.opened[1].closings() != 1 {
-			t.Errorf("%v, closed %d times", err, w.opened[1].closings())
+		if err := open.Close(d); err != nil || w.clients()[1].closings() != 1 {
+			t.Errorf("%v, closed %d times", err, w.clients()[1].closings())
 		}
 	})
 }
@@ -300,7 +299,7 @@ func TestFeedsBeginAgain(t *testing.T) {
 		if e, err, _ := next(); err != nil || e.LeaderID != "a" {
 			t.Fatal(e, err)
 		}
-		w.opened[0].fails(errToken, nil)
+		w.clients()[0].fails(errToken, nil)
 		reads(t, d, 8)
 		if e, err, ok := next(); !ok || e != nil || err == nil || !strings.Contains(err.Error(), "replaced") {
 			t.Errorf("the old feed: %v, %v", e, err)
@@ -375,7 +374,7 @@ func TestSharedClientsAreReplacedOnce(t *testing.T) {
 		if len(w.clients()) != 1 {
 			t.Fatalf("%d clients", len(w.clients()))
 		}
-		w.opened[0].fails(errToken, nil)
+		w.clients()[0].fails(errToken, nil)
 		for range 20 {
 			for _, d := range records {
 				reads(t, d, 1)
@@ -386,15 +385,15 @@ func TestSharedClientsAreReplacedOnce(t *testing.T) {
 				t.Errorf("record %d: %v", i, err)
 			}
 		}
-		if len(w.clients()) != 2 || w.opened[0].closings() != 1 {
-			t.Errorf("%d clients, the first closed %d times", len(w.clients()), w.opened[0].closings())
+		if len(w.clients()) != 2 || w.clients()[0].closings() != 1 {
+			t.Errorf("%d clients, the first closed %d times", len(w.clients()), w.clients()[0].closings())
 		}
 		for _, d := range records {
 			if err := open.Close(d); err != nil {
 				t.Error(err)
 			}
 		}
-		if n := w.opened[1].closings(); n != 1 {
+		if n := w.clients()[1].closings(); n != 1 {
 			t.Errorf("the second was closed %d times", n)
 		}
 	})

@@ -3,8 +3,8 @@ package s3
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
@@ -14,7 +14,6 @@ import (
 	"github.com/aws/smithy-go/logging"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/awsurl"
-	"github.com/c8e606e4/leaderelection/deciders/internal/lines"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/web"
 )
@@ -79,10 +78,9 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 	}
 	// The SDK would write to the standard error. That says nothing that the election
 	// needs, and is not for its caller to read.
-	connections := new(lines.Lines)
 	load := func(ctx context.Context) (aws.Config, error) {
 		return config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithSharedConfigProfile(profile), config.WithLogger(logging.Nop{}),
-			config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { web.OneCall(t, connections) })))
+			config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(web.OneCall)))
 	}
 	cfg, err := load(ctx)
 	if err != nil {
@@ -93,6 +91,11 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 		return cfg.Credentials, err
 	})}
 	cfg.Credentials = credentials
+	idle := func() {}
+	if b, is := cfg.HTTPClient.(*awshttp.BuildableClient); is {
+		t := b.GetTransport() // a copy: that of b itself cannot be reached
+		cfg.HTTPClient, idle = web.Client(t), t.CloseIdleConnections
+	}
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.UsePathStyle = pathStyle
 		if endpoint != nil {
@@ -100,7 +103,8 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 		}
 	})
 	d = NewDecider(client, in.Name, in.Key, o)
-	d.b.distrusted, d.connections, d.election.Drop = credentials.Distrust, connections, connections.Drop
+	d.b.distrusted, d.close = credentials.Distrust, idle
+	d.election.Drop = func(time.Time) { idle() }
 	if wrong := d.election.Wrong; wrong != nil {
 		return nil, false, store.WrongURL(wrong)
 	}

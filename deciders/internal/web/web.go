@@ -7,25 +7,15 @@
 package web
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"time"
-
-	"github.com/c8e606e4/leaderelection/deciders/internal/lines"
 )
 
-// OneCall has a transport use HTTP/1, so that each connection carries one call at a time. It keeps
-// one idle connection, and lists all in l. The transport has a DialContext.
-func OneCall(t *http.Transport, l *lines.Lines) {
-	dial := t.DialContext
-	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return l.Add(c), nil
-	}
+// OneCall has a transport use HTTP/1, so that each connection carries one call at a time. It
+// keeps one idle connection. Close it when a call is given up, by CloseIdleConnections: it may have
+// died, too, and would cost another call.
+func OneCall(t *http.Transport) {
 	t.Protocols = new(http.Protocols)
 	t.Protocols.SetHTTP1(true)
 	t.MaxIdleConnsPerHost = 1
@@ -35,13 +25,24 @@ func OneCall(t *http.Transport, l *lines.Lines) {
 }
 
 // NewTransport returns a transport with OneCall, for SDKs whose own transport cannot be adjusted.
-func NewTransport(l *lines.Lines) *http.Transport {
+func NewTransport() *http.Transport {
 	t := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 		TLSHandshakeTimeout: 5 * time.Second,
 		IdleConnTimeout:     90 * time.Second,
 	}
-	OneCall(t, l)
+	OneCall(t)
 	return t
+}
+
+// Client returns a client with this transport that follows the redirects that keep the method, as the
+// AWS SDK's own does: a 301 is an answer for the SDK.
+func Client(t *http.Transport) *http.Client {
+	return &http.Client{Transport: t, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
+		if s := r.Response.StatusCode; s == http.StatusTemporaryRedirect || s == http.StatusPermanentRedirect {
+			return nil
+		}
+		return http.ErrUseLastResponse
+	}}
 }
