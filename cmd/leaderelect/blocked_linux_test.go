@@ -110,7 +110,6 @@ type blocked struct {
 	stdout          *os.File // nil: nobody has it
 	token           *bufio.Reader
 	log             func() string // what is read of a blocked log, once
-	thaw            func()
 }
 
 // block has what hang.

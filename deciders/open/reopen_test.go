@@ -71,17 +71,17 @@ func (c *client) fails(bad, writes error) {
 	c.bad, c.badWrites = bad, writes
 }
 
-func (c *client) state(write bool) (error, chan struct{}) {
+func (c *client) state(write bool) (chan struct{}, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if write && c.badWrites != nil {
-		return c.badWrites, c.hang
+		return c.hang, c.badWrites
 	}
-	return c.bad, c.hang
+	return c.hang, c.bad
 }
 
 func (c *client) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	err, hang := c.state(false)
+	hang, err := c.state(false)
 	if hang != nil {
 		<-hang
 	}
@@ -92,7 +92,7 @@ func (c *client) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, er
 }
 
 func (c *client) WriteEntry(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	err, hang := c.state(true)
+	hang, err := c.state(true)
 	if hang != nil {
 		<-hang
 	}
