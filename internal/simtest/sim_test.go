@@ -97,14 +97,14 @@ func TestSkewed(t *testing.T) {
 }
 
 // TestSkewedBelieved shows that what TestSkewed finds is due to the comparison with
-// the store's time: without it the same seeds do overlap.
+// the store's time: without it the same seeds do overlap, more than once in ten of them.
 func TestSkewedBelieved(t *testing.T) {
 	counts := simulate(t, *seedCount/5, func(seed uint64) Params {
 		p := DrawSkewed(seed)
 		p.Lenient = true
 		return p
 	})
-	if n := counts["overlaps"]; n < *seedCount/10 && *oneSeed < 0 {
+	if n := counts["overlaps"]; n < *seedCount/50 && *oneSeed < 0 {
 		t.Errorf("%d times only were two views beyond the bound at once", n)
 	}
 }
