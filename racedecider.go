@@ -11,6 +11,7 @@ import (
 	"net"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -271,6 +272,7 @@ func checkAnnouncement(hostPort []string, params []byte) (faults []error) {
 
 // SelfHostPorts returns this machine's global unicast addresses, each joined with port. Use it
 // for Config.HostPort. IPv4 addresses come first, in the order of the interfaces that are up.
+// Bridges that Docker, Podman, CNI, libvirt or LXD make within a machine count only if it has no other address.
 // It fails if port is empty, or if there is no such address.
 func SelfHostPorts(port string) ([]string, error) {
 	if port == "" {
@@ -280,7 +282,7 @@ func SelfHostPorts(port string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection: SelfHostPorts: listing network interfaces: %w", err)
 	}
-	var v4, v6 []string
+	var v4, v6 [2][]string // of networks, and of bridges
 	for _, i := range interfaces {
 		if i.Flags&net.FlagUp == 0 {
 			continue
@@ -289,20 +291,39 @@ func SelfHostPorts(port string) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("leaderelection: SelfHostPorts: addresses of %s: %w", i.Name, err)
 		}
+		kind := 0
+		if localBridge(i.Name) {
+			kind = 1
+		}
 		for _, a := range addrs {
 			n, ok := a.(*net.IPNet)
 			if !ok || !n.IP.IsGlobalUnicast() {
 				continue
 			}
+			to := &v6[kind]
 			if n.IP.To4() != nil {
-				v4 = append(v4, net.JoinHostPort(n.IP.String(), port))
-			} else {
-				v6 = append(v6, net.JoinHostPort(n.IP.String(), port))
+				to = &v4[kind]
 			}
+			*to = append(*to, net.JoinHostPort(n.IP.String(), port))
 		}
 	}
-	if len(v4)+len(v6) == 0 {
-		return nil, errors.New("leaderelection: SelfHostPorts: this machine has no global unicast address: name one in HostPort")
+	for kind := range v4 {
+		if all := append(v4[kind], v6[kind]...); len(all) > 0 {
+			return all, nil
+		}
 	}
-	return append(v4, v6...), nil
+	return nil, errors.New("leaderelection: SelfHostPorts: this machine has no global unicast address: name one in HostPort")
+}
+
+// localBridges are how the names of networks begin that Docker, Podman, CNI, libvirt and LXD make within a machine:
+// every machine has the same addresses there.
+var localBridges = []string{"docker", "podman", "cni", "veth", "virbr", "lxcbr", "lxdbr"}
+
+// localBridge reports whether an interface of that name leads only into its machine.
+func localBridge(name string) bool {
+	network, dockers := strings.CutPrefix(name, "br-")
+	if dockers && len(network) == 12 && strings.Trim(network, "0123456789abcdef") == "" { // not an administrator's, as br-lan
+		return true
+	}
+	return slices.ContainsFunc(localBridges, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }

@@ -33,7 +33,7 @@ func Example() {
 	// Output:
 	// 200 written
 	// 200 written
-	// 409 fence: stale token orders:1: 2 has been seen
+	// 409 fence: stale token orders:1: 2 has been seen. If this process leads, the election's record was set back: run leaderelect reset --after 2
 }
 
 // What must not overlap with the next leader's acts runs inside Do.
@@ -50,7 +50,7 @@ func ExampleGuard_Do() {
 	// <nil>
 	// acting
 	// <nil>
-	// fence: stale token orders:1: 2 has been seen
+	// fence: stale token orders:1: 2 has been seen. If this process leads, the election's record was set back: run leaderelect reset --after 2
 }
 
 // A leader that writes through a Transport: its requests carry its token, and after

@@ -46,10 +46,13 @@ type StaleError struct {
 // Error names the token, and the greater number.
 func (e *StaleError) Error() string {
 	if e.Greatest == leaderelection.NoElections {
-		return fmt.Sprintf("%v %v: a greater one has been seen", ErrStale, e.Token)
+		return fmt.Sprintf("%v %v: a greater one has been seen", ErrStale, e.Token) + setBack + "TOKEN (the greatest that the resource has seen)"
 	}
-	return fmt.Sprintf("%v %v: %d has been seen", ErrStale, e.Token, e.Greatest)
+	return fmt.Sprintf("%v %v: %d has been seen", ErrStale, e.Token, e.Greatest) + setBack + fmt.Sprint(uint64(e.Greatest))
 }
+
+// setBack is the remedy, unless a newer leader has written.
+const setBack = ". If this process leads, the election's record was set back: run leaderelect reset --after "
 
 // Is reports whether target is ErrStale.
 func (e *StaleError) Is(target error) bool { return target == ErrStale }

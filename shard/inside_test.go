@@ -42,8 +42,10 @@ func TestRule05RequestsThatWereLetIn(t *testing.T) {
 					fail <- nil
 				}
 				for _, o := range owned {
-					if !viewhook.EnterShard(o) || !viewhook.EnterShard(o) {
-						t.Fatalf("nothing may enter shard %s, which is owned", o.Name())
+					for range 2 {
+						if !viewhook.EnterShard(o) {
+							t.Fatalf("nothing may enter shard %s, which is owned", o.Name())
+						}
 					}
 					viewhook.LeaveShard(o)
 				}

@@ -32,9 +32,18 @@ type candidate struct {
 // launch starts leaderelect with a ledger, which child is given last.
 func launch(t *testing.T, change func(*exec.Cmd), args ...string) *candidate {
 	t.Helper()
+	return launchAt(t, filepath.Join(t.TempDir(), "ledger"), true, change, args...)
+}
+
+// launchAt is launch with that ledger, which is the last argument if it is to be.
+func launchAt(t *testing.T, ledger string, last bool, change func(*exec.Cmd), args ...string) *candidate {
+	t.Helper()
 	dir := t.TempDir()
-	c := &candidate{log: filepath.Join(dir, "log"), ledger: filepath.Join(dir, "ledger"), ended: make(chan struct{})}
-	c.Cmd = exec.Command("leaderelect", append(args, c.ledger)...)
+	c := &candidate{log: filepath.Join(dir, "log"), ledger: ledger, ended: make(chan struct{})}
+	if last {
+		args = append(args, ledger)
+	}
+	c.Cmd = exec.Command("leaderelect", args...)
 	c.Env = append(os.Environ(), "TMPDIR="+dir)
 	log, err := os.Create(c.log)
 	if err != nil {

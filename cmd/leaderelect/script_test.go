@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
+	"github.com/c8e606e4/leaderelection/deciders/natskv"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -29,9 +31,17 @@ const patience = 30 * time.Second
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	server := stores.NATS(t)
+	bucket, err := natskv.Open(t.Context(), &url.URL{Scheme: "nats", Host: server.Addr, Path: "/scripts/none", RawQuery: "create=true&storage=memory"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bucket.Close()
+	if _, err := bucket.ReadCurrent(t.Context()); err != nil { // makes the bucket, which only candidates do
+		t.Fatal(err)
+	}
 	// The scripts that most depend on the store run on one that pushes and is far away, too.
 	onServer := []string{"clock_skew", "handover", "hold", "hook", "lifeline", "plan", "reset", "run_once", "run_wait", "shards", "shards_ask", "shards_crash", "shards_lifeline", "shards_reset", "sidecar", "status", "wait", "watch"}
-	for name, url := range map[string]func(work string) string{
+	for name, place := range map[string]func(work string) string{
 		"file": func(work string) string { return "file://" + filepath.Join(work, "election.json") },
 		"nats": func(work string) string {
 			key := regexp.MustCompile(`[^a-zA-Z0-9]`).ReplaceAllString(work, "")
@@ -53,7 +63,7 @@ func TestScripts(t *testing.T) {
 				Files:              files,
 				RequireUniqueNames: true,
 				Setup: func(e *testscript.Env) error {
-					e.Setenv("STORE", url(e.WorkDir))
+					e.Setenv("STORE", place(e.WorkDir))
 					e.Setenv("KIND", name)
 					e.Setenv("TMPDIR", e.WorkDir)
 					e.Setenv("GORACE", os.Getenv("GORACE"))

@@ -51,6 +51,7 @@ type Options struct {
 type Decider struct {
 	b        *backend
 	election store.Election[token]
+	close    func() // closes the idle connections of Open's client; nil: the client is the caller's
 }
 
 // backend is the store: one blob of a container.
@@ -141,6 +142,26 @@ func NewDecider(client *azblob.Client, containerName, blobName string, opts *Opt
 		never = nil
 	}
 	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "azblob", Place: at, Wrong: wrong, Never: never}}
+}
+
+// Close closes the connections of the client that Open has made. A client given to NewDecider is
+// yours to close.
+func (d *Decider) Close() error {
+	if d.close != nil {
+		d.close()
+	}
+	return nil
+}
+
+// Inherit implements open.Heir: a write to a server that is not known to honor conditions stays
+// unproved with a new client, too, and the native leases stay the campaign's.
+func (d *Decider) Inherit(from leaderelection.RaceDecider) {
+	if earlier, ours := from.(*Decider); ours {
+		d.election.Inherit(&earlier.election)
+		if d.b.native != nil && earlier.b.native != nil {
+			d.b.native.Inherit(earlier.b.native)
+		}
+	}
 }
 
 // String names the place of the record: container and blob.

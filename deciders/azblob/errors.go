@@ -24,6 +24,9 @@ func (b *backend) Judge(err error) store.Verdict {
 	if e := (*azcore.ResponseError)(nil); errors.As(err, &e) && e.RawResponse != nil {
 		v.After = store.RetryAfter(e.RawResponse.Header.Get("Retry-After"))
 	}
+	if bloberror.HasCode(err, foreign...) {
+		v.Advice = othersLease
+	}
 	return v
 }
 
@@ -35,6 +38,12 @@ const (
 	notReplaced  = "the blob cannot be replaced, as it must be every few seconds: use a container without an immutability policy or legal hold, and a block blob in an online tier"
 	notAllowed   = "the store does not allow that: check the names and options"
 )
+
+// foreign are the answers to a request on a blob that is under somebody else's lease.
+var foreign = []bloberror.Code{bloberror.LeaseIDMissing, bloberror.LeaseIDMismatchWithBlobOperation, bloberror.LeaseIDMismatchWithLeaseOperation, bloberror.LeaseAlreadyPresent}
+
+// othersLease is what to do about it. It may pass: the lease may run out.
+const othersLease = "another program or person has a lease on the record's blob, and it could not be broken: end it (az storage blob lease break, or Break lease in the portal), and let nothing else lease this blob"
 
 // classify says what err means: what to do about it if no retry can cure it,
 // and whether the blob is another version.

@@ -162,7 +162,8 @@ func TestRefusals(t *testing.T) {
 		{503, "ServerBusy", false, ""},
 		{500, "OperationTimedOut", false, ""},
 		{429, "TooManyRequests", false, ""},
-		{412, "LeaseIdMissing", false, ""},
+		{412, "LeaseIdMissing", false, "az storage blob lease break"},
+		{412, "LeaseIdMismatchWithBlobOperation", false, "az storage blob lease break"},
 		{400, "Md5Mismatch", false, ""},
 	} {
 		t.Run(c.code, func(t *testing.T) {
@@ -171,7 +172,7 @@ func TestRefusals(t *testing.T) {
 				if c.permanent {
 					feedtest.Permanent(t, err, c.says, "/elections/one")
 				} else {
-					feedtest.Passing(t, err)
+					feedtest.Passing(t, err, c.says)
 				}
 			}
 		})

@@ -62,11 +62,14 @@ func open(u *url.URL) (*Decider, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.transport = web.NewTransport()
 	client, err := t.client()
 	if err != nil {
 		return nil, err
 	}
 	d := NewDecider(client, t.container, t.blob, &t.opts)
+	d.close = t.transport.CloseIdleConnections
+	d.election.Drop = func(time.Time) { d.close() }
 	return d, d.election.Wrong
 }
 
@@ -75,6 +78,7 @@ type target struct {
 	account, container, blob string
 	opts                     Options
 	endpoint                 string
+	transport                *http.Transport
 }
 
 // client makes one with the credentials of the environment.
@@ -88,10 +92,10 @@ func (t *target) client() (*azblob.Client, error) {
 		if err != nil {
 			return nil, errors.New("AZURE_STORAGE_KEY is not a storage account's key: want base64") // err might show it
 		}
-		return azblob.NewClientWithSharedKeyCredential(service, c, options())
+		return azblob.NewClientWithSharedKeyCredential(service, c, t.options())
 	}
 	if sas := os.Getenv("AZURE_STORAGE_SAS_TOKEN"); sas != "" {
-		return azblob.NewClientWithNoCredential(service+"?"+strings.TrimPrefix(sas, "?"), options())
+		return azblob.NewClientWithNoCredential(service+"?"+strings.TrimPrefix(sas, "?"), t.options())
 	}
 	if all := os.Getenv(connectionString); all != "" {
 		return t.connect(all)
@@ -103,7 +107,7 @@ func (t *target) client() (*azblob.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return azblob.NewClient(service, identity{store.NewRenewed(c, identify)}, options())
+	return azblob.NewClient(service, identity{store.NewRenewed(c, identify)}, t.options())
 }
 
 // identity is a credential that reads a certificate's file once. It is made again after it has failed.
@@ -121,8 +125,8 @@ func (i identity) GetToken(ctx context.Context, o policy.TokenRequestOptions) (a
 }
 
 // options are those of a client with a transport of our own: that of the SDK uses HTTP/2.
-func options() *azblob.ClientOptions {
-	return &azblob.ClientOptions{ClientOptions: policy.ClientOptions{Transport: &http.Client{Transport: web.NewTransport()}}}
+func (t *target) options() *azblob.ClientOptions {
+	return &azblob.ClientOptions{ClientOptions: policy.ClientOptions{Transport: &http.Client{Transport: t.transport}}}
 }
 
 const connectionString = "AZURE_STORAGE_CONNECTION_STRING"
@@ -130,7 +134,7 @@ const connectionString = "AZURE_STORAGE_CONNECTION_STRING"
 // connect makes a client by a connection string, which has secrets: errors show
 // nothing of it but the account.
 func (t *target) connect(all string) (*azblob.Client, error) {
-	c, err := azblob.NewClientFromConnectionString(all, options())
+	c, err := azblob.NewClientFromConnectionString(all, t.options())
 	if err != nil {
 		return nil, errors.New(connectionString + " is not one: it needs AccountName=...;AccountKey=... or BlobEndpoint=...;SharedAccessSignature=... in it")
 	}

@@ -86,6 +86,7 @@ func open(u *url.URL, getenv func(string) string) (*Decider, error) {
 	client := &http.Client{Transport: newTransport(files)}
 	d := NewDecider(client, address.String(), key, opts)
 	d.close = client.CloseIdleConnections
+	d.election.Drop = func(time.Time) { client.CloseIdleConnections() }
 	return d, d.election.Wrong
 }
 

@@ -62,6 +62,7 @@ type Options struct {
 type Decider struct {
 	b        *backend
 	election store.Election[token]
+	close    func() // closes the idle connections of Open's client; nil: the client is the caller's
 }
 
 // backend is the store: one item of a table.
@@ -118,13 +119,34 @@ func NewDecider(client Client, table, key string, opts *Options) *Decider {
 			never = nil // it is Amazon's
 		}
 	}
-	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "dynamo", Ours: true, Place: place, Wrong: checkNames(table, key, &o), Never: never}}
+	wrong := checkNames(table, key, &o)
+	if client == nil {
+		wrong = store.Wrong("the client is nil")
+	}
+	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "dynamo", Ours: true, Place: place, Wrong: wrong, Never: never}}
 }
 
 // once switches the client's own retries off for one request.
 func once(o *dynamodb.Options) {
 	o.Retryer = aws.NopRetryer{}
 	o.RetryMaxAttempts = 0 // else it would wrap the Retryer
+}
+
+// Close closes the connections of the client that Open has made. A client given to NewDecider is
+// yours to close.
+func (d *Decider) Close() error {
+	if d.close != nil {
+		d.close()
+	}
+	return nil
+}
+
+// Inherit implements open.Heir: a write to a server that is not known to honor conditions stays
+// unproved with a new client, too.
+func (d *Decider) Inherit(from leaderelection.RaceDecider) {
+	if earlier, ours := from.(*Decider); ours {
+		d.election.Inherit(&earlier.election)
+	}
 }
 
 // String names the place: table, key and region.

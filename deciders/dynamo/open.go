@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
@@ -81,12 +82,21 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 		return cfg.Credentials, err
 	})}
 	cfg.Credentials = credentials
+	idle := func() {}
+	if b, is := cfg.HTTPClient.(*awshttp.BuildableClient); is {
+		t := b.GetTransport() // a copy: that of b itself cannot be reached
+		cfg.HTTPClient, idle = web.Client(t), t.CloseIdleConnections
+	}
 	client := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) {
 		if endpoint != nil {
 			o.BaseEndpoint = endpoint
 		}
 	})
 	d = NewDecider(client, in.Name, in.Key, o)
-	d.b.distrusted = credentials.Distrust
-	return d, verify, d.election.Ready(ctx)
+	d.b.distrusted, d.close = credentials.Distrust, idle
+	d.election.Drop = func(time.Time) { idle() }
+	if wrong := d.election.Wrong; wrong != nil {
+		return nil, false, store.WrongURL(wrong)
+	}
+	return d, verify, nil
 }

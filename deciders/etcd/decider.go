@@ -55,6 +55,14 @@
 // --auto-compaction-retention, as for any other use. A record has at most 256 KiB here. etcd's own
 // limit is 1.5 MiB (--max-request-bytes).
 //
+// # With users, before etcd 3.5
+//
+// A client logs in when it is made, and again if etcd refuses its token. Before 3.5 etcd checks the
+// old token of that login, too, and refuses it, after a restart and when a token has expired (simple
+// tokens: after five idle minutes). All calls of that client then fail for good. Open's client does
+// not replace itself: package deciders/open does, after a term, for what its Stores have opened. With
+// a client of your own, use etcd from 3.5 on, or make a new client.
+//
 // # How the feed works
 //
 // It reads the key, and watches from the next revision, so that it misses nothing. The watch
@@ -85,6 +93,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -118,6 +127,7 @@ type backend struct {
 	client client
 	key    string
 	grace  time.Duration
+	login  *atomic.Pointer[error] // of Open's client: why its last login has failed; nil: it is not known
 }
 
 // client is what a Decider needs of *clientv3.Client.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -51,9 +52,25 @@ func (b *backend) Judge(err error) store.Verdict {
 // connection, and says no more than that time was up.
 func (b *backend) WhyLate() string {
 	if b.connectionState() == connectivity.Ready {
-		return "there is a connection, and etcd has not answered in time"
+		return "there is a connection, and etcd has not answered in time" + b.whyNoLogin()
 	}
 	return fmt.Sprintf("%v: %v", errNoConnection, b.whyNoConnection())
+}
+
+// whyNoLogin says that the client may have no valid token. Etcd's client logs in again with the token
+// that was refused, and etcd before 3.5 refuses that, too: after a restart, and when a token has expired.
+func (b *backend) whyNoLogin() string {
+	const remedy = "etcd before 3.5 refuses the login of a client whose token it has forgotten, after a restart or five idle minutes: "
+	if c, is := b.client.(*clientv3.Client); !is || c.Username == "" {
+		return ""
+	}
+	if b.login == nil {
+		return ". If this goes on, make a new client: " + remedy + "use one from 3.5 on, or open the election by URL with open.Stores, which replaces a client that keeps failing"
+	}
+	if why := b.login.Load(); why != nil {
+		return fmt.Sprintf(", and it refuses the client's login (%s). %sopen.Stores, and so the command leaderelect, makes a new client after a term", status.Convert(*why).Message(), remedy)
+	}
+	return ""
 }
 
 // whyNoConnection is what came of the last attempt to connect.

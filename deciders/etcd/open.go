@@ -64,8 +64,9 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	params.Del("feed_grace")
 	shared := fmt.Sprint(cfg.Endpoints, cfg.Username, cfg.Password, params.Encode())
 	client, done, err := clients.Open(ctx, shared, func(ctx context.Context) (own, func() error, error) {
-		client, done, err := connect(ctx, cfg)
-		return own{client, l}, done, err
+		login := new(atomic.Pointer[error])
+		client, done, err := connect(ctx, cfg, login)
+		return own{client, l, login}, done, err
 	})
 	if err != nil {
 		b := &backend{client: &clientv3.Client{}}
@@ -73,7 +74,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 		return nil, e.Failed(ctx, "logging in for", redact.Error(err, u.String()))
 	}
 	d := NewDecider(client.Client, key, opts)
-	d.close, d.election.Drop = done, client.Drop
+	d.close, d.election.Drop, d.b.login = done, client.Drop, client.login
 	return d, nil
 }
 
@@ -81,6 +82,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 type own struct {
 	*clientv3.Client
 	*lines.Lines
+	login *atomic.Pointer[error] // why its last login has failed
 }
 
 // listed are credentials that list the connections that they secure: a dialer would do without
@@ -106,11 +108,10 @@ func (l listed) Clone() credentials.TransportCredentials {
 }
 
 // connect makes the client, and logs in if there is a user. It gives up when ctx ends.
-func connect(ctx context.Context, cfg *clientv3.Config) (*clientv3.Client, func() error, error) {
+func connect(ctx context.Context, cfg *clientv3.Config, login *atomic.Pointer[error]) (*clientv3.Client, func() error, error) {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cfg.Context = base
-	var login atomic.Pointer[error]
-	cfg.DialOptions = append(cfg.DialOptions, grpc.WithChainUnaryInterceptor(noteLogin(&login)))
+	cfg.DialOptions = append(cfg.DialOptions, grpc.WithChainUnaryInterceptor(noteLogin(login)))
 	ended := context.AfterFunc(ctx, cancel)
 	client, err := clientv3.New(*cfg)
 	if !ended() && err == nil {
@@ -136,13 +137,17 @@ func connect(ctx context.Context, cfg *clientv3.Config) (*clientv3.Client, func(
 	}, nil
 }
 
-// noteLogin keeps what gRPC says of a login that fails: etcd's client says no more than
-// that time was up.
+// noteLogin keeps what gRPC says of a login that fails, until one succeeds: etcd's client says no
+// more than that time was up.
 func noteLogin(said *atomic.Pointer[error]) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		err := invoke(ctx, method, req, reply, conn, opts...)
-		if err != nil && method == "/etcdserverpb.Auth/Authenticate" {
+		switch {
+		case method != "/etcdserverpb.Auth/Authenticate":
+		case err != nil && (ctx.Err() == nil || said.Load() == nil): // the end of ctx says less than a refusal
 			said.Store(&err)
+		case err == nil:
+			said.Store(nil)
 		}
 		return err
 	}

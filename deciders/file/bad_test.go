@@ -122,7 +122,7 @@ func TestBadPlaces(t *testing.T) {
 	} {
 		t.Run(why, func(t *testing.T) { feedtest.Foreign(t, file.NewDecider(path, nil), path, why) })
 	}
-	for lock, why := range map[string]string{"lock-link.json": "symbolic link", "lock-dir.json": "is a directory"} {
+	for lock, why := range map[string]string{"lock-link.json": "symbolic link", "lock-dir.json": "not a regular file"} {
 		_, err := file.NewDecider(at(lock), nil).WriteEntry(t.Context(), entry(1, 0, nil))
 		feedtest.Permanent(t, err, why, at(lock)+".lock")
 	}

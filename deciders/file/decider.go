@@ -15,7 +15,9 @@
 // The record is the file itself: jq and cat can show it. Next to it are two more:
 //
 //   - "<file>.lock", empty. A writer holds an advisory lock (flock) on it while it compares and
-//     replaces. It must stay there as long as anybody campaigns.
+//     replaces. It must stay there as long as anybody campaigns. Whoever could open it could keep
+//     all others from writing. So its mode admits only those who may write the directory or, by
+//     Options.Mode, the record. One that admits more is narrowed by its owner.
 //   - "<file>.tmp-" with 26 random letters and digits, during a write only.
 //
 // A write takes these steps:

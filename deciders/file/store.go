@@ -160,7 +160,11 @@ func (b *backend) replace(ctx context.Context, was token, data []byte) (token, e
 // swap puts temp in the file's place, under the lock, if the file is still the
 // version was.
 func (b *backend) swap(ctx context.Context, was token, temp string) error {
-	held, err := lock.Wait(ctx, b.path+".lock", b.opts.Mode)
+	dir, err := os.Stat(filepath.Dir(b.path)) // who may write there may replace the record
+	if err != nil {
+		return disk.Explain(err)
+	}
+	held, err := lock.Wait(ctx, b.path+".lock", lock.Writers{Mode: b.opts.Mode, Of: dir})
 	if err != nil {
 		return err
 	}

@@ -86,6 +86,9 @@ func NewDecider(client *storage.Client, bucket, object string, opts *Options) *D
 		b.opts.CacheControl = "no-store"
 	}
 	d := &Decider{election: store.Election[token]{Store: b, Package: "gcs", Place: "gs://" + bucket + "/" + object, Wrong: checkNames(bucket, object)}}
+	if client == nil {
+		d.election.Wrong = errors.New("the client is nil")
+	}
 	if os.Getenv("STORAGE_EMULATOR_HOST") != "" {
 		d.election.Never = &never
 	}
@@ -221,6 +224,14 @@ func (b *backend) prepare(w *storage.Writer, data []byte) {
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Inherit implements open.Heir: a write to a server that is not known to honor conditions stays
+// unproved with a new client, too.
+func (d *Decider) Inherit(from leaderelection.RaceDecider) {
+	if earlier, ours := from.(*Decider); ours {
+		d.election.Inherit(&earlier.election)
+	}
+}
 
 // Close closes the client that Open made. After NewDecider it does nothing: the
 // client is the caller's.

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"cloud.google.com/go/storage"
 	"google.golang.org/api/option"
@@ -52,8 +53,9 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if t.anonymous {
 		with = append(with, option.WithoutAuthentication())
 	}
+	transport := web.NewTransport()
 	connect := func(ctx context.Context) (*storage.Client, error) {
-		return newClient(context.WithoutCancel(ctx), with)
+		return newClient(context.WithoutCancel(ctx), transport, with)
 	}
 	client, err := connect(ctx)
 	if err != nil {
@@ -62,7 +64,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d := NewDecider(client, t.bucket, t.object, &t.opts)
 	d.owned = store.NewRenewed(client, connect)
 	b := d.election.Store.(*backend)
-	b.client, b.distrusted = d.owned.Get, d.owned.Distrust
+	b.client, b.distrusted, d.election.Drop = d.owned.Get, d.owned.Distrust, func(time.Time) { transport.CloseIdleConnections() }
 	if t.endpoint != "" {
 		d.election.Never = &never
 	}
@@ -71,12 +73,12 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 
 // newClient is storage.NewClient with a transport of our own: that of the SDK uses HTTP/2, and
 // cannot be adjusted.
-func newClient(ctx context.Context, with []option.ClientOption) (*storage.Client, error) {
+func newClient(ctx context.Context, t *http.Transport, with []option.ClientOption) (*storage.Client, error) {
 	auth := []option.ClientOption{option.WithScopes(storage.ScopeFullControl, "https://www.googleapis.com/auth/cloud-platform")} // as there
 	if os.Getenv("STORAGE_EMULATOR_HOST") != "" {
 		auth = append(auth, option.WithoutAuthentication()) // as there
 	}
-	way, err := htransport.NewTransport(ctx, web.NewTransport(), append(auth, with...)...)
+	way, err := htransport.NewTransport(ctx, t, append(auth, with...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,6 +105,7 @@ func newOwn(config func() (*rest.Config, error), namespace, name string) (*Decid
 	}
 	d := NewDecider(o.client, namespace, name, nil)
 	d.b.client, d.b.distrusted, d.close = o.current, o.distrusted, o.close
+	d.election.Drop = func(time.Time) { o.close() }
 	return d, nil
 }
 

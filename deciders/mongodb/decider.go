@@ -223,7 +223,7 @@ func NewDecider(client *mongo.Client, database, collection, election string, opt
 	}
 	wrong := durations.Fault("FeedWait", b.opts.FeedWait, durations.Least)
 	if b.opts.Announcements == collection {
-		wrong = errors.New("Announcements names the record's collection; give it another name")
+		wrong = errors.New("the collection that Announcements names is the one of the record; give it another name")
 	}
 	b.opts.FeedWait = cmp.Or(b.opts.FeedWait, 10*time.Minute)
 	b.coll = client.Database(database).Collection(collection, options.Collection().

@@ -49,6 +49,7 @@ import (
 	"strings"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/clients"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
@@ -87,11 +88,41 @@ type Stores map[string]Opener
 //
 // Open does not retry. If its error wraps leaderelection.ErrPermanent, correct the URL or the
 // store. Otherwise the same call may succeed later. An error never shows a password in rawURL.
+//
+// # A client that fails for good
+//
+// A client may fail for good while a new one would work: its login has expired, say. So if all reads,
+// or all writes, have failed for a term, the decider opens rawURL again, in the background, and the
+// new client takes over. It does so once a term at most, and logs the reason: see WithLogger. The
+// term is that of the record, within 1 s to 1 min, or 15 s while it is not known. The old client is
+// closed when its last call has returned. No call is repeated, and feeds end with an error, so that
+// campaigns open them again. Lost races, requests for a pause, and errors that wrap
+// leaderelection.ErrPermanent are responses, so they count as success. A leaderelection.ErrDenied
+// counts as a failure. Tokens of the old client must be valid for the new one, as all tokens are for
+// all deciders of one record.
+//
+// The decider is therefore not of the type that the Opener returns. It is a fmt.Stringer, a
+// leaderelection.ChangeFeed and a durability.Examiner if that is one. A decider that is not an
+// io.Closer holds no client: Open returns it as it is.
 func (s Stores) Open(ctx context.Context, rawURL string) (leaderelection.RaceDecider, error) {
 	u, opener, err := s.find(rawURL)
 	if err != nil {
 		return nil, err
 	}
+	open := func(ctx context.Context, shares *clients.Shares) (leaderelection.RaceDecider, error) {
+		again := *u
+		return once(shares.In(ctx), rawURL, &again, opener)
+	}
+	shares := new(clients.Shares)
+	d, err := open(ctx, shares)
+	if err != nil {
+		return nil, err
+	}
+	return reopens(ctx, redact.URL(rawURL), d, shares, open), nil
+}
+
+// once opens u once. The decider outlives ctx.
+func once(ctx context.Context, rawURL string, u *url.URL, opener Opener) (leaderelection.RaceDecider, error) {
 	// A client may go on to use the ctx that it was made with. So that one ends only if
 	// opening fails.
 	live, cancel := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -15,7 +15,6 @@ func TestAbandonedConnection(t *testing.T) {
 	relay := stores.NewRelay(t, stores.Postgres(t).Addr)
 	d := opened(t, "postgres://postgres@"+relay.Addr+"/postgres?sslmode=disable&pool_min_conns=3&election=e&create=true")
 	feedtest.Read(t, d) // makes the table
-	feedtest.Fill(t, d)
 	feedtest.Abandons(t, d, relay.Swallow)
 }
 

@@ -67,7 +67,7 @@ type backend struct {
 	opts     Options
 	deaf     atomic.Int64 // until when there is no use in listening, in Unix seconds
 	proves   atomic.Bool  // commit.Check has passed once
-	doubts   store.Doubts
+	doubts   *store.Doubts
 }
 
 var (
@@ -86,8 +86,8 @@ func Schema(name string) string { return table.Schema(name) }
 // application that uses up a shared pool costs the leadership. Options may be nil. NewDecider does
 // no I/O.
 func NewDecider(db DB, name, election string, opts *Options) *Decider {
-	b := &backend{db: db, key: db, election: election}
-	if p, ok := db.(*pgxpool.Pool); ok {
+	b := &backend{db: db, key: db, election: election, doubts: new(store.Doubts)}
+	if p, ok := db.(*pgxpool.Pool); ok && p != nil {
 		b.db = lender{p}
 	}
 	if opts != nil {
@@ -96,12 +96,22 @@ func NewDecider(db DB, name, election string, opts *Options) *Decider {
 	wrong := cmp.Or(table.Check(name, election), durations.Fault("FeedSilence", b.opts.FeedSilence, durations.Least))
 	b.opts.FeedSilence = cmp.Or(b.opts.FeedSilence, 30*time.Second)
 	mode := pgx.QueryExecModeExec
-	if p, ok := db.(pool); ok && p.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
+	if p, ok := db.(pool); ok && !none(db) && p.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
 		mode = pgx.QueryExecModeSimpleProtocol // some poolers know no other
 	}
 	b.table = table.New(b.db, name, mode, b.opts.CreateTable)
 	place := b.place("", "table "+b.table.Quoted)
-	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "postgres", Ours: true, Place: place, Wrong: wrong}}
+	d := &Decider{b: b, election: store.Election[token]{Store: b, Package: "postgres", Ours: true, Place: place, Wrong: wrong}}
+	if none(db) {
+		d.election.Wrong = errors.New("the pool is nil")
+	}
+	return d
+}
+
+// none reports whether there is no pool, be it a nil of the pool's type.
+func none(db DB) bool {
+	p, is := db.(*pgxpool.Pool)
+	return db == nil || is && p == nil
 }
 
 // Close closes the pool that Open has made. A pool given to NewDecider is yours to close.
@@ -110,6 +120,14 @@ func (d *Decider) Close() error {
 		return d.close()
 	}
 	return nil
+}
+
+// Inherit implements open.Heir: a record that may not be on the standbys yet stays in doubt with a
+// new client, too.
+func (d *Decider) Inherit(from leaderelection.RaceDecider) {
+	if earlier, ours := from.(*Decider); ours {
+		d.b.doubts = earlier.b.doubts
+	}
 }
 
 // token is a version of the row. An empty one says that there is no row.
@@ -141,7 +159,7 @@ func (b *backend) Where() string {
 
 // place names the hosts that the pool connects to, or else the server.
 func (b *backend) place(server, table string) string {
-	if p, ok := b.db.(pool); ok {
+	if p, ok := b.db.(pool); ok && !none(b.db) {
 		c := p.Config().ConnConfig
 		hosts := []string{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))}
 		for _, f := range c.Fallbacks {
@@ -159,6 +177,7 @@ func (b *backend) place(server, table string) string {
 // connected to. While a write of this handle has no response yet, it makes sure of the record
 // first, by a write that changes nothing: see the package comment.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	defer d.election.Heed(ctx)()
 	e, err := d.current(ctx)
 	if err != nil {
 		d.b.unheard(ctx, err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/commit"
+	naming "github.com/c8e606e4/leaderelection/deciders/postgres/internal/table"
 	"github.com/c8e606e4/leaderelection/internal/clients"
 )
 
@@ -85,6 +86,8 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	election, table := p.String("election"), cmp.Or(p.String("table"), "leaderelection")
 	if election == "" {
 		p.Wrong("it lacks the parameter election: add ?election=name")
+	} else if err := naming.Check(table, election); err != nil {
+		p.Wrong("%w", err)
 	}
 	opts, listen := options(p)
 	files := p.TLSFiles()
@@ -122,6 +125,7 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	}
 	d := NewDecider(pool, table, election, opts)
 	d.close, d.b.own = done, pool
+	d.election.Drop = func(time.Time) { pool.Reset() }
 	if opts.Listen != nil {
 		d.b.ear = line{pool, listen}
 	}

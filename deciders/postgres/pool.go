@@ -56,8 +56,7 @@ func (l lender) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comma
 }
 
 // unheard closes the idle connections of a pool of Open's if err is that the server was not heard in
-// time. What loses one connection without a word (a NAT, a firewall) mostly loses all, and each
-// would cost another call. Those in use are closed when they are given back.
+// time: in a feed, or in a part of a call. Those in use are closed when they are given back.
 func (b *backend) unheard(ctx context.Context, err error) {
 	if b.own != nil && err != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
 		b.own.Reset()

@@ -67,8 +67,13 @@ type backend struct {
 	opts Options
 	run  *script.Runner
 
-	confirmed   atomic.Pointer[version] // the last of one's own that the replicas have
-	leaderships store.Recent            // the Incarnations for which this handle has claimed the record
+	*own
+}
+
+// own is what a handle knows of its own writes.
+type own struct {
+	confirmed   atomic.Pointer[version] // the last of them that the replicas have
+	leaderships store.Recent            // the Incarnations for which it has claimed the record
 }
 
 var (
@@ -81,7 +86,7 @@ var (
 // since candidates do, and know how. Options may be nil. NewDecider does no I/O, and there is
 // nothing to create before.
 func NewDecider(client redis.UniversalClient, key string, opts *Options) *Decider {
-	b := &backend{}
+	b := &backend{own: new(own)}
 	if opts != nil {
 		b.opts = *opts
 	}
@@ -127,6 +132,15 @@ func (d *Decider) Close() error {
 	return d.close()
 }
 
+// Inherit implements open.Heir: a record that the replicas may not have stays in doubt with a new
+// client, too.
+func (d *Decider) Inherit(from leaderelection.RaceDecider) {
+	if earlier, ours := from.(*Decider); ours {
+		d.b.own = earlier.b.own
+		d.b.run.Inherit(earlier.b.run)
+	}
+}
+
 // version is a LeaderToken: the version field, such as
 // "1763728000123456-K7QF3J2M5N6P7Q2R-17"; empty if there is no key.
 type version string
@@ -146,6 +160,7 @@ func (d *Decider) String() string { return d.election.Place }
 
 // ReadCurrent implements leaderelection.RaceDecider. It asks the master.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	defer d.election.Heed(ctx)()
 	e, err := d.read(ctx)
 	if err != nil {
 		return nil, d.election.Failed(ctx, store.Reading, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/c8e606e4/leaderelection/deciders/internal/lines"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/internal/clients"
 )
@@ -79,27 +80,34 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	}
 	rest := *u
 	rest.Scheme, rest.RawQuery = scheme, theirs.Encode()
-	client, done, err := clients.Open(ctx, fmt.Sprint(rest.String(), cluster, files), func(context.Context) (redis.UniversalClient, func() error, error) {
-		client, err := connect(&rest, cluster, files)
+	client, done, err := clients.Open(ctx, fmt.Sprint(rest.String(), cluster, files), func(context.Context) (listed, func() error, error) {
+		l := new(lines.Lines)
+		client, err := connect(&rest, cluster, files, l)
 		if err != nil {
-			return nil, nil, err
+			return listed{}, nil, err
 		}
-		return client, client.Close, nil
+		return listed{client, l}, client.Close, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	d := NewDecider(client, key, opts)
-	d.close = done
+	d := NewDecider(client.UniversalClient, key, opts)
+	d.close, d.election.Drop = done, client.lines.Drop
 	return d, nil
+}
+
+// listed is a client of Open's, and its connections.
+type listed struct {
+	redis.UniversalClient
+	lines *lines.Lines
 }
 
 // connect makes the client. Its own retries are off: a candidate retries, and a
 // call must not outlive it.
-func connect(u *url.URL, cluster bool, files store.TLSFiles) (redis.UniversalClient, error) {
+func connect(u *url.URL, cluster bool, files store.TLSFiles, l *lines.Lines) (redis.UniversalClient, error) {
 	retries := u.Query().Has("max_retries")
 	ours := func(dial *func(context.Context, string, string) (net.Conn, error), config *tls.Config, timeout time.Duration, byCtx *bool, password *string, max *int) {
-		*dial, *byCtx, *password = dialer(files, config, timeout), true, cmp.Or(*password, os.Getenv("REDISCLI_AUTH"))
+		*dial, *byCtx, *password = dialer(files, config, timeout, l), true, cmp.Or(*password, os.Getenv("REDISCLI_AUTH"))
 		if !retries {
 			*max = -1
 		}

@@ -9,9 +9,13 @@ import (
 	"net/url"
 	"time"
 
+	conns "github.com/c8e606e4/leaderelection/deciders/internal/lines"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/redis/internal/lines"
 )
+
+// keepAlive is the period of the keep-alive packets of a connection without TLS, as the client's own.
+const keepAlive = 5 * time.Minute
 
 // schemeOf is the scheme that go-redis gets for u, with TLS if there are files.
 func schemeOf(u *url.URL, files store.TLSFiles) (string, error) {
@@ -31,18 +35,24 @@ func schemeOf(u *url.URL, files store.TLSFiles) (string, error) {
 	return "rediss", err
 }
 
-// dialer returns what makes each connection with TLS, by the files as they are then, or nil, for
-// the client's own, without.
-func dialer(files store.TLSFiles, base *tls.Config, timeout time.Duration) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	if files.None() && base == nil {
-		return nil
-	}
+// dialer returns what makes each connection, with TLS by the files as they are then, and lists it.
+func dialer(files store.TLSFiles, base *tls.Config, timeout time.Duration, l *conns.Lines) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if timeout <= 0 {
 		timeout = lines.AnswerTime // as the client's own default
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		return files.Dial(ctx, base, network, addr)
+		var c net.Conn
+		var err error
+		if files.None() && base == nil {
+			c, err = (&net.Dialer{KeepAlive: keepAlive}).DialContext(ctx, network, addr)
+		} else {
+			c, err = files.Dial(ctx, base, network, addr)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return l.Add(c), nil
 	}
 }

@@ -174,7 +174,11 @@ const maxCalls = 32
 // Keep the session, a *r.Session, open while you use the Decider, and close it yourself. Others may
 // use it, too. Options may be nil.
 func NewDecider(session r.QueryExecutor, database, table, election string, _ *Options) *Decider {
-	return newDecider(callers{session}, database, table, election)
+	d := newDecider(callers{session}, database, table, election)
+	if s, is := session.(*r.Session); session == nil || is && s == nil {
+		d.election.Wrong = errors.New("the session is nil")
+	}
+	return d
 }
 
 func newDecider(on sessions, database, table, election string) *Decider {

@@ -40,6 +40,7 @@ var (
 type Decider struct {
 	b        *backend
 	election store.Election[token]
+	close    func() // closes the idle connections of Open's client; nil: the client is the caller's
 }
 
 // backend is the store: one object of a bucket.
@@ -76,7 +77,9 @@ func NewDecider(client Client, bucket, key string, opts *Options) *Decider {
 			d.election.Place += " in " + o.Region
 		}
 	}
-	d.election.Wrong = errors.Join(checkNames(bucket, key), checkMetadata(b.o.Metadata))
+	if d.election.Wrong = errors.Join(checkNames(bucket, key), checkMetadata(b.o.Metadata)); client == nil {
+		d.election.Wrong = errors.New("the client is nil")
+	}
 	return d
 }
 
@@ -109,6 +112,23 @@ func once(o *s3.Options) {
 	o.RetryMaxAttempts = 0 // else it would wrap the Retryer
 	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 	o.DisableLogOutputChecksumValidationSkipped = true
+}
+
+// Close closes the connections of the client that Open has made. A client given to NewDecider is
+// yours to close.
+func (d *Decider) Close() error {
+	if d.close != nil {
+		d.close()
+	}
+	return nil
+}
+
+// Inherit implements open.Heir: a write to a server that is not known to honor conditions stays
+// unproved with a new client, too.
+func (d *Decider) Inherit(from leaderelection.RaceDecider) {
+	if earlier, ours := from.(*Decider); ours {
+		d.election.Inherit(&earlier.election)
+	}
 }
 
 // String names the place: bucket, object, and endpoint or region.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
@@ -90,6 +91,11 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 		return cfg.Credentials, err
 	})}
 	cfg.Credentials = credentials
+	idle := func() {}
+	if b, is := cfg.HTTPClient.(*awshttp.BuildableClient); is {
+		t := b.GetTransport() // a copy: that of b itself cannot be reached
+		cfg.HTTPClient, idle = web.Client(t), t.CloseIdleConnections
+	}
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.UsePathStyle = pathStyle
 		if endpoint != nil {
@@ -97,6 +103,10 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 		}
 	})
 	d = NewDecider(client, in.Name, in.Key, o)
-	d.b.distrusted = credentials.Distrust
-	return d, verify, d.election.Ready(ctx)
+	d.b.distrusted, d.close = credentials.Distrust, idle
+	d.election.Drop = func(time.Time) { idle() }
+	if wrong := d.election.Wrong; wrong != nil {
+		return nil, false, store.WrongURL(wrong)
+	}
+	return d, verify, nil
 }

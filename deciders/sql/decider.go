@@ -22,6 +22,9 @@ type Options struct {
 	CreateTable bool
 	// Close is what Decider.Close calls, such as the pool's Close. Nil: nothing.
 	Close func() error
+	// Drop closes the pool's idle connections. It is called when a call is given up: the others
+	// may have died silently, too, and each would cost another call. Nil: nothing.
+	Drop func()
 }
 
 // Decider is one handle on an election in an SQL database. It is a leaderelection.RaceDecider and a
@@ -45,7 +48,7 @@ type backend struct {
 	calls    within.Calls           // a driver may ignore a ctx
 	mark     string                 // in the text of each statement, if Dialect.Running asks for it
 	strayed  atomic.Bool            // some call was given up, and may still be running at the server
-	doubts   store.Doubts
+	doubts   *store.Doubts
 }
 
 var (
@@ -70,18 +73,25 @@ const (
 // connection (sql.Tx does not). Options may be nil. NewDecider does no I/O.
 func NewDecider(db *sql.DB, dialect Dialect, table, election string, opts *Options) *Decider {
 	d := dialect.withDefaults()
-	b := &backend{db: db, dialect: d, table: table, election: election, sql: d.statements(table), calls: make(within.Calls, maxCalls)}
+	b := &backend{db: db, dialect: d, table: table, election: election, sql: d.statements(table), calls: make(within.Calls, maxCalls), doubts: new(store.Doubts)}
 	if opts != nil {
 		b.opts = *opts
 	}
 	if d.Running != nil {
 		b.mark = "leaderelection " + rand.Text()
 	}
-	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "sql", Ours: true, Place: b.place(d.Name), Wrong: checkNames(table, election)}}
+	e := &Decider{b: b, election: store.Election[token]{Store: b, Package: "sql", Ours: true, Place: b.place(d.Name), Wrong: Check(table, election)}}
+	if db == nil {
+		e.election.Wrong = errors.New("the pool is nil")
+	}
+	if drop := b.opts.Drop; drop != nil {
+		e.election.Drop = func(time.Time) { drop() }
+	}
+	return e
 }
 
-// checkNames says which names are not allowed.
-func checkNames(table, election string) (wrong error) {
+// Check returns what is wrong with these names for NewDecider, or nil. It does no I/O.
+func Check(table, election string) (wrong error) {
 	parts := strings.Split(table, ".")
 	for _, p := range parts {
 		if p == "" || len(p) > maxTable || len(parts) > 2 || strings.ContainsRune(p, 0) || strings.HasSuffix(p, " ") {
@@ -100,6 +110,15 @@ func (d *Decider) Close() error {
 		return d.b.opts.Close()
 	}
 	return nil
+}
+
+// Inherit implements open.Heir: a record that may not be safe yet stays in doubt with a new client,
+// too. Calls of the old client that were given up, and go on, count for the new one as well.
+func (d *Decider) Inherit(from leaderelection.RaceDecider) {
+	if earlier, ours := from.(*Decider); ours {
+		d.b.doubts, d.b.calls, d.b.mark = earlier.b.doubts, earlier.b.calls, earlier.b.mark
+		d.b.strayed.Store(true) // which the server is asked about
+	}
 }
 
 // token is a version of the row. An empty one says that there is no row.
@@ -137,6 +156,7 @@ func (b *backend) place(at string) string {
 // connected to. While a write of this handle has no response yet, it makes sure of the record
 // first, by a write that changes next to nothing: see the package comment.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	defer d.election.Heed(ctx)()
 	e, err := d.current(ctx)
 	if err != nil {
 		return nil, d.election.Failed(ctx, store.Reading, err)

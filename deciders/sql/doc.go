@@ -97,8 +97,8 @@
 // open the files otherwise, even to copy them (use VACUUM INTO). Use one pool of
 // deciders/sql/sqlite for everything in the process, or give the pool of your own driver to
 // NewDecider with the Dialect SQLite. Each write also takes a lock of its own (the file with the
-// suffix -leaderelection.lock), so that one candidate wins even then. It does not protect your
-// application's own tables. On Linux a pool of deciders/sql/sqlite refuses to write while something
+// suffix -leaderelection.lock), so that one candidate wins even then. Only who may write the database
+// may open that file. It does not protect your application's own tables. On Linux a pool of deciders/sql/sqlite refuses to write while something
 // else in the process has the files open.
 //
 // SQLite, loss of power: a connection with PRAGMA synchronous less than FULL in WAL mode, or less

@@ -213,3 +213,19 @@ func TestConformance(t *testing.T) {
 		return func() leaderelection.RaceDecider { return s.decider(t, nil) }
 	}, nil)
 }
+
+// A record that may not be safe yet stays in doubt with a new client: it is read back by a write.
+func TestInherit(t *testing.T) {
+	s := newServer()
+	first, second := s.decider(t, nil), s.decider(t, nil)
+	s.write = func(_ string, _ result, _ error) (result, error) { return result{}, io.ErrUnexpectedEOF }
+	if _, err := first.WriteEntry(t.Context(), &leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, TermLength: time.Second, TermExpiry: time.Unix(1, 0), Incarnation: "i"}); err == nil {
+		t.Fatal("the write has a response")
+	}
+	touched := 0
+	s.write = func(_ string, r result, err error) (result, error) { touched++; return r, err }
+	second.Inherit(first)
+	if e, err := second.ReadCurrent(t.Context()); err != nil || e.LeaderID != "a" || touched != 1 {
+		t.Errorf("%+v, %v, after %d writes", e, err, touched)
+	}
+}

@@ -81,7 +81,7 @@ func lockSQLite(ctx context.Context, file string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	held, err := lock.Wait(ctx, file+"-leaderelection.lock", i.Mode().Perm())
+	held, err := lock.Wait(ctx, file+"-leaderelection.lock", lock.Writers{Of: i})
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,6 @@ func Example() {
 	fmt.Println(err)
 	// Output:
 	// <nil>
-	// rpc error: code = Aborted desc = fence: stale token orders:42: 43 has been seen
+	// rpc error: code = Aborted desc = fence: stale token orders:42: 43 has been seen. If this process leads, the election's record was set back: run leaderelect reset --after 43
 	// fence: stale token
 }

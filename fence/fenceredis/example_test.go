@@ -26,7 +26,7 @@ func ExampleSet() {
 	// This prints:
 	// <nil>
 	// <nil>
-	// fence: stale token orders:1: 2 has been seen
+	// fence: stale token orders:1: 2 has been seen. If this process leads, the election's record was set back: run leaderelect reset --after 2
 	// 18 open
 }
 

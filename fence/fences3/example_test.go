@@ -42,5 +42,5 @@ func ExamplePut() {
 	// Output:
 	// <nil>
 	// <nil>
-	// fences3: writing S3 bucket "my-bucket", object "orders/state.json" under orders:1: fence: stale token orders:1: 2 has been seen
+	// fences3: writing S3 bucket "my-bucket", object "orders/state.json" under orders:1: fence: stale token orders:1: 2 has been seen. If this process leads, the election's record was set back: run leaderelect reset --after 2
 }

@@ -29,6 +29,35 @@ type setKey struct{}
 // In returns a ctx with which clients are shared.
 func (s *Set) In(ctx context.Context) context.Context { return context.WithValue(ctx, setKey{}, s) }
 
+// Shares are the shared clients that an opening has joined. The zero value has none.
+type Shares struct {
+	mu     sync.Mutex
+	retire []func()
+}
+
+type sharesKey struct{}
+
+// In returns a ctx whose openings are noted.
+func (s *Shares) In(ctx context.Context) context.Context {
+	return context.WithValue(ctx, sharesKey{}, s)
+}
+
+// Retire keeps these clients from being joined by later openings. The next one makes a new client.
+// Those that share the old one keep it.
+func (s *Shares) Retire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, retire := range s.retire {
+		retire()
+	}
+}
+
+func (s *Shares) note(retire func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.retire = append(s.retire, retire)
+}
+
 // ErrEnded is wrapped by the error of [Open] if its ctx has ended.
 var ErrEnded = errors.New("the opening was given up")
 
@@ -55,6 +84,9 @@ func Open[C any](ctx context.Context, key string, open func(ctx context.Context)
 			return none, nil, ended(ctx)
 		}
 		if c.err == nil {
+			if noted, _ := ctx.Value(sharesKey{}).(*Shares); noted != nil {
+				noted.note(func() { s.retire(key, c) })
+			}
 			return c.client.(C), sync.OnceValue(func() error { return s.leave(key, c) }), nil
 		}
 		_ = s.leave(key, c)
@@ -92,6 +124,15 @@ func (s *Set) leave(key string, c *shared) error {
 		return c.close()
 	}
 	return nil
+}
+
+// retire has the next opening make another.
+func (s *Set) retire(key string, c *shared) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[key] == c {
+		delete(s.open, key)
+	}
 }
 
 // make makes it.

@@ -131,3 +131,36 @@ func TestSharedFailure(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A client that was retired is not joined any more, but goes on for those that have it.
+func TestRetire(t *testing.T) {
+	var set clients.Set
+	s := &server{}
+	var shares clients.Shares
+	_, first, err := clients.Open(shares.In(set.In(t.Context())), "a", s.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, second, err := clients.Open(set.In(t.Context()), "a", s.client)
+	if err != nil || s.made != 1 {
+		t.Errorf("%v; %d clients", err, s.made)
+	}
+	shares.Retire()
+	_, third, err := clients.Open(set.In(t.Context()), "a", s.client)
+	if err != nil || s.made != 2 {
+		t.Errorf("%v; %d clients after one was retired", err, s.made)
+	}
+	shares.Retire() // which is not that of the third
+	_, fourth, err := clients.Open(set.In(t.Context()), "a", s.client)
+	if err != nil || s.made != 2 {
+		t.Errorf("%v; %d clients after it was retired again", err, s.made)
+	}
+	for i, done := range []func() error{first, second, third, fourth} {
+		if err := done(); err != nil {
+			t.Error(err)
+		}
+		if want := []int{2, 1, 1, 0}[i]; s.now != want {
+			t.Errorf("%d are open after %d have left, want %d", s.now, i+1, want)
+		}
+	}
+}

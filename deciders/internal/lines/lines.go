@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -18,6 +19,9 @@ func (l *Lines) Add(c net.Conn) net.Conn {
 	x := &line{Conn: c, of: l}
 	x.heard.Store(elapsed(time.Now()))
 	l.open.Store(x, nil)
+	if _, raw := c.(syscall.Conn); raw {
+		return checkable{x}
+	}
 	return x
 }
 
@@ -50,6 +54,12 @@ func (c *line) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// checkable is a connection whose client can see before a call that it is closed, as go-redis does.
+type checkable struct{ *line }
+
+// SyscallConn implements syscall.Conn.
+func (c checkable) SyscallConn() (syscall.RawConn, error) { return c.Conn.(syscall.Conn).SyscallConn() }
 
 // Close implements net.Conn.
 func (c *line) Close() error {

@@ -27,11 +27,20 @@ const (
 // Held is an open lock file, locked. Closing it unlocks it.
 type Held struct{ *os.File }
 
-// Wait locks the file at path, and makes it with this mode if it is missing. If another process has
-// locked it, Wait waits.
-func Wait(ctx context.Context, path string, mode fs.FileMode) (*Held, error) {
+// Writers are those who may lock: whoever may open the lock file can keep all others from writing.
+type Writers struct {
+	// Mode's write bits say who may, for the lock file's own user and group.
+	Mode fs.FileMode
+	// Of is a file or directory. Who may write to it may lock, too. In a directory with the
+	// sticky bit this is nobody: others cannot replace what is in it.
+	Of fs.FileInfo
+}
+
+// Wait locks the file at path, and makes it for the writers if it is missing. If it is this user's, and
+// others may open it, they may not any more. If another process has locked it, Wait waits.
+func Wait(ctx context.Context, path string, may Writers) (*Held, error) {
 	for wait := firstLockWait; ; wait = min(2*wait, longLockWait) {
-		f, err := try(path, mode)
+		f, err := try(path, may)
 		if f != nil || err != nil {
 			return f, err
 		}
@@ -46,9 +55,8 @@ func Wait(ctx context.Context, path string, mode fs.FileMode) (*Held, error) {
 }
 
 // try returns nil without an error if another has the lock.
-func try(path string, mode fs.FileMode) (*Held, error) {
-	// It need not be writable to be locked, so that it may be another user's.
-	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, mode)
+func try(path string, may Writers) (*Held, error) {
+	f, err := open(path, may)
 	if err != nil {
 		return nil, disk.Explain(err)
 	}
@@ -66,6 +74,71 @@ func try(path string, mode fs.FileMode) (*Held, error) {
 		return nil, f.Close()
 	}
 	return nil, errors.Join(err, f.Close())
+}
+
+// open opens the lock file, for reading: that is enough to lock it, even if it is another user's.
+func open(path string, may Writers) (*os.File, error) {
+	const how = os.O_RDONLY | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+	for range 3 {
+		f, err := os.OpenFile(path, how, 0)
+		created := false
+		if errors.Is(err, fs.ErrNotExist) {
+			f, err = os.OpenFile(path, how|os.O_CREATE|os.O_EXCL, 0o600)
+			created = err == nil
+		}
+		switch {
+		case errors.Is(err, fs.ErrExist):
+			continue // another process has just made it
+		case err != nil:
+			return nil, err
+		}
+		if err := may.admit(f, created); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		return f, nil
+	}
+	return nil, errOtherLock
+}
+
+// admit gives the lock file to the writers if it was just made, and otherwise sets its mode.
+func (w Writers) admit(f *os.File, created bool) error {
+	var of *syscall.Stat_t
+	if w.Of != nil && w.Of.Mode()&fs.ModeSticky == 0 {
+		of, _ = w.Of.Sys().(*syscall.Stat_t)
+	}
+	if created && of != nil {
+		// If it cannot be given to them, they cannot lock it: only root may give to any user.
+		if os.Geteuid() == 0 {
+			_ = f.Chown(int(of.Uid), int(of.Gid))
+		} else {
+			_ = f.Chown(-1, int(of.Gid))
+		}
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	is, known := info.Sys().(*syscall.Stat_t)
+	if !known || !info.Mode().IsRegular() {
+		return nil // Still says why not
+	}
+	write := w.Mode & 0o022
+	if of != nil {
+		write |= w.Of.Mode() & 0o002
+		if of.Gid == is.Gid {
+			write |= w.Of.Mode() & 0o020
+		}
+	}
+	want := 0o600 | write | write<<1
+	mine := created || int(is.Uid) == os.Geteuid()
+	if root := os.Geteuid() == 0; root && !mine {
+		mine, want = true, want&info.Mode().Perm() // another user's is only narrowed
+	}
+	// A file of several names may be somebody else's data.
+	if !mine || is.Nlink != 1 || info.Mode().Perm() == want {
+		return nil
+	}
+	return f.Chmod(want)
 }
 
 func flock(f *os.File) error {

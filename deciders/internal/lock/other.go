@@ -10,8 +10,14 @@ import (
 // Held is nothing here.
 type Held struct{}
 
+// Writers are nobody here.
+type Writers struct {
+	Mode fs.FileMode
+	Of   fs.FileInfo
+}
+
 // Wait returns at once: no store of this system needs it.
-func Wait(context.Context, string, fs.FileMode) (*Held, error) { return &Held{}, nil }
+func Wait(context.Context, string, Writers) (*Held, error) { return &Held{}, nil }
 
 // Close does nothing.
 func (*Held) Close() error { return nil }

@@ -17,6 +17,7 @@ import (
 type waiting struct {
 	*backend
 	answer chan struct{}
+	late   time.Duration // after the end of a ctx
 }
 
 func (w waiting) Load(ctx context.Context) (store.Stored[version], error) {
@@ -24,6 +25,7 @@ func (w waiting) Load(ctx context.Context) (store.Stored[version], error) {
 	case <-w.answer:
 		return w.backend.Load(ctx)
 	case <-ctx.Done():
+		time.Sleep(w.late)
 		return store.Stored[version]{}, ctx.Err()
 	}
 }
@@ -33,20 +35,24 @@ func (w waiting) Swap(ctx context.Context, at version, data []byte, e *leaderele
 	case <-w.answer:
 		return w.backend.Swap(ctx, at, data, e)
 	case <-ctx.Done():
+		time.Sleep(w.late)
 		return 0, ctx.Err()
 	}
 }
 
-// Connections are dropped after a call that was given up: a read or a write. They are not after one that
+// Connections are dropped when a call is given up, a read or a write, even if it returns late. They are not after one that
 // ended too soon to say anything about them, nor after one that was answered, well or not.
 func TestDrop(t *testing.T) { synctest.Test(t, testDrop) }
 
 func testDrop(t *testing.T) {
 	var begun time.Time
 	dropped := 0
-	w := waiting{backend: &backend{at: 1}, answer: make(chan struct{})}
+	w := waiting{backend: &backend{at: 1}, answer: make(chan struct{}), late: time.Minute}
 	e := &store.Election[version]{Store: w, Package: "test", Drop: func(since time.Time) {
-		if dropped++; !since.Equal(begun) {
+		if dropped++; time.Since(since) > time.Second {
+			t.Errorf("dropped %v after the call began", time.Since(since))
+		}
+		if !since.Equal(begun) {
 			t.Errorf("dropped what was silent since %v, want %v", since, begun)
 		}
 	}}

@@ -122,16 +122,28 @@ type Election[V leaderelection.LeaderToken] struct {
 	// Election then counts only after the server has refused two whose condition does not hold.
 	// Nil: the server is the vendor's own.
 	Never *V
-	// Drop closes the client's connections on which nothing has been heard since that time. It
-	// is called after a call that was given up. It is for clients that would use such a
-	// connection again, although it may have died silently. Nil: a call that is given up closes
-	// its own connection.
+	// Drop closes the client's connections on which nothing has been heard since that time, the
+	// idle ones at least. It is called when a call is given up, even if the call has not returned
+	// yet. What loses one connection without a word (a NAT, a firewall) mostly loses all, and
+	// each would cost another call. Nil: the client is the caller's.
 	Drop func(since time.Time)
 
-	proved    atomic.Bool           // it has refused them
+	own     proof
+	earlier *proof // nil: own
+}
+
+// proof is what is known of whether the server honors conditions.
+type proof struct {
+	proved    atomic.Bool           // it has refused the two writes
 	owed      atomic.Bool           // a write was made before it has
 	imitation atomic.Pointer[error] // it has not
 }
+
+func (e *Election[V]) proof() *proof { return cmp.Or(e.earlier, &e.own) }
+
+// Inherit has e take over from another Election of the same record, whose client is given up: a
+// write that is not proved yet stays so. Call it before e is used.
+func (e *Election[V]) Inherit(from *Election[V]) { e.earlier = from.proof() }
 
 // Where returns the place of the record for String. It may be known only in part.
 func (e *Election[V]) Where() string {
@@ -144,16 +156,28 @@ func (e *Election[V]) Where() string {
 // patience is how long a call lasts at least before its end says anything about connections.
 const patience = 200 * time.Millisecond
 
-// ended is for the end of a call that was begun then.
-func (e *Election[V]) ended(ctx context.Context, begun time.Time) {
-	if e.Drop != nil && ctx.Err() != nil && time.Since(begun) >= patience {
-		e.Drop(begun)
+// Heed has Drop called when ctx ends before the call that begins now. The call ends by ended.
+func (e *Election[V]) Heed(ctx context.Context) (ended func()) {
+	if e.Drop == nil {
+		return func() {}
+	}
+	begun, dropped := time.Now(), make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(dropped)
+		if time.Since(begun) >= patience {
+			e.Drop(begun)
+		}
+	})
+	return func() {
+		if !stop() {
+			<-dropped // before the next call
+		}
 	}
 }
 
 // Read is ReadCurrent.
 func (e *Election[V]) Read(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	defer e.ended(ctx, time.Now())
+	defer e.Heed(ctx)()
 	entry, err := e.Current(ctx)
 	if err != nil {
 		return nil, e.Failed(ctx, Reading, err)
@@ -171,7 +195,7 @@ func (e *Election[V]) Current(ctx context.Context) (*leaderelection.RaceEntry, e
 		return nil, err
 	}
 	entry, err := e.Entry(s)
-	if err == nil && !s.None && e.owed.Load() {
+	if err == nil && !s.None && e.proof().owed.Load() {
 		// It may be this Election's first write, which has not been proved.
 		err = e.prove(ctx, s.Data, entry)
 	}
@@ -184,7 +208,7 @@ func (e *Election[V]) Current(ctx context.Context) (*leaderelection.RaceEntry, e
 // prove makes the two writes that must be refused. What they would write is there
 // already.
 func (e *Election[V]) prove(ctx context.Context, data []byte, entry *leaderelection.RaceEntry) error {
-	if e.Never == nil || e.proved.Load() {
+	if e.Never == nil || e.proof().proved.Load() {
 		return nil
 	}
 	var none V
@@ -196,14 +220,14 @@ func (e *Election[V]) prove(ctx context.Context, data []byte, entry *leaderelect
 		switch {
 		case err == nil:
 			err = Wrong("the server has accepted a write on the condition %s: it takes no notice of conditions, so several would lead at once. Use another server, or a version of this one that honors conditional writes", try.on)
-			e.imitation.Store(&err)
+			e.proof().imitation.Store(&err)
 			return err
 		case !e.lost(ctx, err):
 			return fmt.Errorf("testing that the server refuses a write whose condition does not hold: %w", err)
 		}
 	}
-	e.proved.Store(true)
-	e.owed.Store(false)
+	e.proof().proved.Store(true)
+	e.proof().owed.Store(false)
 	return nil
 }
 
@@ -236,7 +260,7 @@ func (e *Election[V]) Entry(s Stored[V]) (*leaderelection.RaceEntry, error) {
 
 // Write is WriteEntry.
 func (e *Election[V]) Write(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	defer e.ended(ctx, time.Now())
+	defer e.Heed(ctx)()
 	if err := e.Ready(ctx); err != nil {
 		return nil, e.Failed(ctx, Writing, err)
 	}
@@ -251,8 +275,8 @@ func (e *Election[V]) Write(ctx context.Context, entry *leaderelection.RaceEntry
 			return nil, e.Failed(ctx, Writing, Wrong("the entry's Token is a %T, of another kind of store", entry.Token))
 		}
 	}
-	if e.Never != nil && !e.proved.Load() {
-		e.owed.Store(true)
+	if e.Never != nil && !e.proof().proved.Load() {
+		e.proof().owed.Store(true)
 	}
 	next, err := e.Store.Swap(ctx, at, data, entry)
 	if err == nil {
@@ -260,7 +284,7 @@ func (e *Election[V]) Write(ctx context.Context, entry *leaderelection.RaceEntry
 	}
 	if refused, is := err.(*Refusal[V]); is {
 		lost := &leaderelection.LostRaceError{Place: e.Where(), Err: refused.Err}
-		if !e.owed.Load() { // else it may be one's own, unproved
+		if !e.proof().owed.Load() { // else it may be one's own, unproved
 			lost.Current, _ = e.Entry(refused.Current) // one that cannot be read is ReadCurrent's to report
 		}
 		return nil, lost
@@ -311,8 +335,8 @@ func (e *Election[V]) Ready(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case e.imitation.Load() != nil:
-		return *e.imitation.Load()
+	case e.proof().imitation.Load() != nil:
+		return *e.proof().imitation.Load()
 	case e.Wrong != nil && !errors.Is(e.Wrong, leaderelection.ErrPermanent):
 		return Wrong("%w", e.Wrong)
 	}

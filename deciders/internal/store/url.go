@@ -19,14 +19,20 @@ import (
 // OpenError says why u cannot be opened: no retry can help, unless the opening was given up. It
 // shows no secrets of u.
 func OpenError(pkg string, u *url.URL, err error) error {
-	if !errors.Is(err, leaderelection.ErrPermanent) && !errors.Is(err, clients.ErrEnded) {
+	if !errors.Is(err, open.ErrURL) && !errors.Is(err, clients.ErrEnded) {
 		err = WrongURL(err)
 	}
 	return NotOpened(pkg, u, err)
 }
 
-// WrongURL is an error for what is wrong with a URL: it wraps open.ErrURL.
-func WrongURL(err error) error { return Wrong("%w", badURL{err}) }
+// WrongURL is an error for what is wrong with a URL: it wraps open.ErrURL and
+// leaderelection.ErrPermanent.
+func WrongURL(err error) error {
+	if errors.Is(err, leaderelection.ErrPermanent) {
+		return badURL{err}
+	}
+	return Wrong("%w", badURL{err})
+}
 
 type badURL struct{ error }
 

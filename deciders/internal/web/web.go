@@ -13,7 +13,8 @@ import (
 )
 
 // OneCall has a transport use HTTP/1, so that each connection carries one call at a time. It
-// keeps one idle connection: of several that have died, each would cost a call.
+// keeps one idle connection. Close it when a call is given up, by CloseIdleConnections: it may have
+// died, too, and would cost another call.
 func OneCall(t *http.Transport) {
 	t.Protocols = new(http.Protocols)
 	t.Protocols.SetHTTP1(true)
@@ -33,4 +34,15 @@ func NewTransport() *http.Transport {
 	}
 	OneCall(t)
 	return t
+}
+
+// Client returns a client with this transport that follows the redirects that keep the method, as the
+// AWS SDK's own does: a 301 is an answer for the SDK.
+func Client(t *http.Transport) *http.Client {
+	return &http.Client{Transport: t, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
+		if s := r.Response.StatusCode; s == http.StatusTemporaryRedirect || s == http.StatusPermanentRedirect {
+			return nil
+		}
+		return http.ErrUseLastResponse
+	}}
 }

@@ -16,7 +16,6 @@ func TestAbandonedConnection(t *testing.T) {
 	relay := stores.NewRelay(t, stores.MariaDB(t).Addr)
 	d := opened(t, "mysql://root@"+relay.Addr+"/test?election=e&create=true")
 	feedtest.Read(t, d) // makes the table
-	feedtest.Fill(t, d)
 	feedtest.Abandons(t, d, relay.Swallow)
 }
 

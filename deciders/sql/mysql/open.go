@@ -56,6 +56,8 @@ func open(ctx context.Context, u *url.URL) (*lesql.Decider, error) {
 	election, table, create := p.String("election"), cmp.Or(p.String("table"), "leaderelection"), p.Bool("create")
 	if election == "" {
 		p.Wrong("it lacks the parameter election: add ?election=name")
+	} else if err := lesql.Check(table, election); err != nil {
+		p.Wrong("%w", err)
 	}
 	config, files, err := parse(u, p)
 	if err != nil {
@@ -71,7 +73,10 @@ func open(ctx context.Context, u *url.URL) (*lesql.Decider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lesql.NewDecider(db, Dialect(), table, election, &lesql.Options{CreateTable: create, Close: done}), nil
+	return lesql.NewDecider(db, Dialect(), table, election, &lesql.Options{CreateTable: create, Close: done, Drop: func() {
+		db.SetMaxIdleConns(-1) // closes them
+		db.SetMaxIdleConns(maxIdle)
+	}}), nil
 }
 
 // parse takes the rest of u.

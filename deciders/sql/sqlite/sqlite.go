@@ -152,6 +152,8 @@ func open(ctx context.Context, u *url.URL) (*lesql.Decider, error) {
 	election, table := p.String("election"), cmp.Or(p.String("table"), "leaderelection")
 	if election == "" {
 		p.Wrong("it lacks the parameter election: add ?election=name")
+	} else if err := lesql.Check(table, election); err != nil {
+		p.Wrong("%w", err)
 	}
 	opts := &Options{Create: p.Bool("create"), BusyTimeout: p.Duration("busy_timeout"), AllowNetwork: p.Bool("allow_network")}
 	if err := p.Rest(); err != nil {

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 )
 
 // Advice names what can be written at the command line.
@@ -67,11 +70,30 @@ func TestWrongParametersAreUsage(t *testing.T) {
 		"redis://127.0.0.1:1/0?key=a&nonsense=1":              exitUsage,
 		"postgres://127.0.0.1:1/db?election=a&create=perhaps": exitUsage,
 		"nosuch://x":                   exitUsage,
-		"file:///no/such/dir/and/file": exitError,
+		"s3:/bad":                      exitUsage,
+		"s3://bucket":                  exitUsage,
+		"gs://bucket":                  exitUsage,
+		"dynamodb://table":             exitUsage,
+		"file:///no/such/dir/and/file": proc.CodeFailed,
 	} {
 		code, _, errOut := says(t, "hook", "--end-at-start=false", "--begin", "true", "--end", "true", url)
 		if code != want {
 			t.Errorf("%s: exit code %d, want %d: %s", url, code, want, errOut)
+		}
+	}
+}
+
+// So is a value of a flag that no candidate can have.
+func TestWrongValuesAreUsage(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "2")
+	store := "file://" + filepath.Join(t.TempDir(), "e.json")
+	for _, args := range [][]string{
+		{"hook", "--end-at-start=false", "--begin", "true", "--end", "true", "--id", "\xff", store},
+		{"hook", "--end-at-start=false", "--begin", "true", "--end", "true", "--term", "9000h", store},
+		{"sidecar", "--listen", "127.0.0.1:99999", store},
+	} {
+		if code, _, errOut := says(t, args...); code != exitUsage {
+			t.Errorf("%q: exit code %d: %s", args, code, errOut)
 		}
 	}
 }

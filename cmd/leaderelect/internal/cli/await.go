@@ -65,7 +65,7 @@ func (a *app) await(ctx context.Context, url string, w *awaited) (state.State, e
 		late := time.AfterFunc(w.timeout, func() { cancel(errTimeout) })
 		defer late.Stop()
 	}
-	d, err := a.openStore(ctx, url)
+	d, err := a.openStore(ctx, store.Existing(url))
 	if err != nil {
 		return state.State{}, w.verdict(err, false, nil)
 	}

@@ -9,9 +9,13 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/outbox"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
@@ -60,9 +64,10 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 
 // execute runs a command line, and says what went wrong.
 func (a *app) execute(ctx context.Context, root *cobra.Command) int {
+	defer func() { a.log().Flush(a.ending()) }()
 	root.SetIn(a.in)
 	root.SetOut(a.out)
-	root.SetErr(a.errOut)
+	root.SetErr(a.log())
 	c, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
@@ -73,7 +78,7 @@ func (a *app) execute(ctx context.Context, root *cobra.Command) int {
 			a.complain("%v", e.err)
 		}
 		return e.code
-	case !a.started || store.Wrong(err):
+	case !a.started || store.Wrong(err) || errors.Is(err, leaderelection.ErrConfig):
 		try := "leaderelect help"
 		if c != root {
 			try += strings.TrimPrefix(c.CommandPath(), root.Name())
@@ -88,7 +93,13 @@ func (a *app) execute(ctx context.Context, root *cobra.Command) int {
 // app is one run of the program.
 type app struct {
 	in          io.Reader
-	out, errOut io.Writer
+	out, errOut io.Writer // the log has another way to errOut
+
+	logs       sync.Once
+	lines      *outbox.Log
+	journalled bool          // errOut is systemd's journal
+	patience   time.Duration // see ending; 0: flushPatience
+	endBy      time.Time
 
 	common  common
 	started bool     // the arguments were right: what fails now is not a usage error
@@ -105,6 +116,10 @@ With TLS, or over a socket. Each parameter for a file is optional, and each deci
 documentation lists all parameters:
 
 %s
+create=true in a URL (file, postgres, mysql, sqlite, dynamodb, nats, azblob, zookeeper)
+has a candidate make the table, bucket or directory if it is missing. Other commands make
+nothing: doctor prints what is missing, and for SQL the statement that makes it.
+
 Choose the store's URL, --term (how long a lease runs) and --skew (how far clocks may
 be off) to suit all candidates of an election. leaderelect plan shows what a choice
 means. leaderelect doctor checks whether store and clock are fit for it.

@@ -47,8 +47,9 @@ func TestTransferAsks(t *testing.T) {
 		if _, err := typist.WriteString(answer); err != nil {
 			t.Fatal(err)
 		}
-		var out bytes.Buffer
-		run(t.Context(), []string{"transfer", "--timeout", "300ms", at, "b"}, tty, &out, &out)
+		var out, errOut bytes.Buffer
+		run(t.Context(), []string{"transfer", "--timeout", "300ms", at, "b"}, tty, &out, &errOut)
+		out.Write(errOut.Bytes())
 		if !strings.Contains(out.String(), "nobody leads for up to 1h0m0s") || strings.Contains(out.String(), "asked, but not within") != asked {
 			t.Errorf("%q: %s", answer, out.String())
 		}

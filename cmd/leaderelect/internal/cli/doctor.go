@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) doctorCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, strict bool
 	var scratch string
 	var dir lifelineDir
 	c := &cobra.Command{
@@ -33,7 +33,8 @@ The election's own record is only read. What is written goes to a scratch record
 next to it (the same name with "-doctor" added, or --scratch), which stays there,
 vacant, and may be deleted.
 
-Exit codes: 0 nothing failed; 1 something did; 2 usage.`,
+Exit codes: 0 nothing failed; 1 something did, or with --strict a setting may lose a
+confirmed write, so that two may lead; 2 usage.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			if scratch == "" {
@@ -46,18 +47,22 @@ Exit codes: 0 nothing failed; 1 something did; 2 usage.`,
 				return fmt.Errorf("--scratch: %w", err)
 			}
 			a.begun(exitError)
-			return a.doctor(c.Context(), url, scratch, dir, asJSON)
+			return a.doctor(c.Context(), url, scratch, dir, asJSON, strict)
 		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print each finding as a line of JSON")
+	c.Flags().BoolVar(&strict, "strict", false, strictly)
 	c.Flags().StringVar(&scratch, "scratch", "", "the URL of a record to write to (default next to the election's)")
 	dir.flag(c, "look at this setting of run and shards run")
 	return c
 }
 
-func (a *app) doctor(ctx context.Context, url, scratch string, dir lifelineDir, asJSON bool) error {
-	return a.checkup(ctx, asJSON, func(ctx context.Context, tell func(doctor.Finding)) error {
-		place, err := opening(tell, url, func() (leaderelection.RaceDecider, error) { return store.Open(ctx, url, openPatience) })
+// strictly is about --strict.
+const strictly = "exit with 1 even if only a setting of the store may lose a confirmed write, so that two may lead"
+
+func (a *app) doctor(ctx context.Context, url, scratch string, dir lifelineDir, asJSON, strict bool) error {
+	return a.checkup(ctx, asJSON, strict, func(ctx context.Context, tell func(doctor.Finding)) error {
+		place, err := opening(tell, url, func() (leaderelection.RaceDecider, error) { return store.Open(ctx, store.Existing(url), openPatience) })
 		if err == nil {
 			tell(dir.finding())
 		}
@@ -65,7 +70,7 @@ func (a *app) doctor(ctx context.Context, url, scratch string, dir lifelineDir, 
 			return err
 		}
 		defer store.Close(place)
-		beside, err := store.Open(ctx, scratch, openPatience)
+		beside, err := store.Open(ctx, store.Existing(scratch), openPatience)
 		if err != nil {
 			tell(doctor.Finding{Check: "opening the scratch record", Verdict: doctor.Fail, Detail: err.Error(), Advice: "name another place by --scratch"})
 			return nil
@@ -77,14 +82,14 @@ func (a *app) doctor(ctx context.Context, url, scratch string, dir lifelineDir, 
 }
 
 // checkup prints what examine finds, until it has ended or nobody reads on.
-func (a *app) checkup(ctx context.Context, asJSON bool, examine func(ctx context.Context, tell func(doctor.Finding)) error) error {
+func (a *app) checkup(ctx context.Context, asJSON, strict bool, examine func(ctx context.Context, tell func(doctor.Finding)) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer a.signals(cancel, nil)()
 	var unwritten error
 	failed := false
 	tell := func(f doctor.Finding) {
-		failed = failed || f.Verdict == doctor.Fail
+		failed = failed || f.Verdict == doctor.Fail || strict && f.Unsafe
 		f.Detail, f.Advice = a.fit(f.Detail), a.fit(f.Advice)
 		if unwritten != nil {
 			return

@@ -92,7 +92,7 @@ func (a *app) handOver(ctx context.Context, url, successor string, timeout time.
 	defer a.signals(cancel, nil)()
 	late := time.AfterFunc(timeout, func() { cancel(errTimeout) })
 	defer func() { late.Stop() }()
-	d, err := store.Open(ctx, url, timeout)
+	d, err := store.Open(ctx, store.Existing(url), timeout)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (a *app) confirm(ctx context.Context, e *leaderelection.RaceEntry, successo
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
 		return fmt.Errorf("the leader was not asked: %s. If it is running, give --force", doubt)
 	}
-	fmt.Fprintf(a.errOut, "leaderelect: %s.\nIs it running? Hand over to it (yes/no)? ", doubt)
+	fmt.Fprintf(a.log(), "leaderelect: %s.\nIs it running? Hand over to it (yes/no)? ", doubt)
 	typed := make(chan string, 1)
 	go func() { // which a signal cannot interrupt
 		answer, _ := bufio.NewReader(a.in).ReadString('\n')

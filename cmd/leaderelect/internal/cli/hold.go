@@ -89,6 +89,7 @@ func (a *app) hold(ctx context.Context, f *holdFlags, url string) error {
 		return err
 	}
 	extendFor(times, &cfg)
+	a.patience = min(flushPatience, times.Margin) // the grace is the work's
 	tell, err := f.readiness.open(a, cfg.LeaderID)
 	if err != nil {
 		return err

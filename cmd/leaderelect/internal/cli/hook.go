@@ -9,6 +9,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/hook"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
@@ -54,8 +55,8 @@ too (ExecStopPost= of systemd). For a command that runs all the time use leadere
 To try the commands, elect yourself with a file of your own, as in the second example:
 Ctrl-C runs the end command.
 
-Exit codes: 0 ended by INT or TERM; 1 the end command never succeeded, the store could not
-be opened, or another error; 2 usage.`,
+Exit codes: 0 ended by INT or TERM; 1 the end command never succeeded; 125 leaderelect
+failed; 2 the command line is wrong.`,
 		Example: `  leaderelect hook s3://bucket/vip \
       --begin 'ip addr replace 10.0.0.9/32 dev eth0' \
       --end 'ip addr flush dev eth0 to 10.0.0.9/32'
@@ -97,7 +98,7 @@ func (a *app) hook(ctx context.Context, f *hookFlags, url string) error {
 	if err != nil {
 		return err
 	}
-	a.begun(exitError)
+	a.begun(proc.CodeFailed)
 	h.Grace, h.Span, h.Leader, h.Logger = times.Grace, times.Span, cfg.LeaderID, cfg.Logger
 	h.Store, h.Withheld = f.pass.of(url)
 	h.Stdout, h.Stderr = a.out, a.errOut
@@ -128,5 +129,9 @@ func (a *app) hook(ctx context.Context, f *hookFlags, url string) error {
 	}
 	close(ready)
 	tell.begun(campaign)
-	return errors.Join(ended(campaign.Wait()), toggle.Failed())
+	err = errors.Join(ended(campaign.Wait()), toggle.Failed())
+	if toggle.Failed() != nil {
+		return &exit{exitError, err}
+	}
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // In systemd's journal a line has the priority of its level; elsewhere, even if only the
@@ -46,6 +47,7 @@ func TestJournal(t *testing.T) {
 			log.Error("e")
 			log.With("a", 1).WithGroup("g").Warn("w")
 			a.complain("it failed")
+			a.log().Flush(time.Minute)
 			text, err := os.ReadFile(file.Name())
 			if err != nil {
 				t.Fatal(err)

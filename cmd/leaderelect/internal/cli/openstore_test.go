@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/logtest"
@@ -25,6 +26,7 @@ func TestOpensPatiently(t *testing.T) {
 		if opened != "store" || err != nil || tries != 4 {
 			t.Fatalf("%q, %v after %d tries", opened, err, tries)
 		}
+		a.log().Flush(time.Minute)
 		for _, says := range []string{"the store cannot be opened", `msg="the store is open" after=7s failed=3`} {
 			if n := strings.Count(log.String(), says); n != 1 {
 				t.Errorf("it says %q %d times:\n%s", says, n, log.String())

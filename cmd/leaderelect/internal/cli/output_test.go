@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/doctor"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 	"github.com/c8e606e4/leaderelection/deciders/file"
 )
 
@@ -92,6 +95,7 @@ func TestLogTellsNoSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.logger().With("url", raw).Warn("with QZ", "err", fmt.Errorf("dialing %s", raw), "u", u, "n", 1)
+		a.log().Flush(time.Minute)
 		if s := out.String(); strings.Contains(s, "QZ") || !strings.Contains(s, "xxxxx@127.0.0.1") {
 			t.Error(s)
 		}
@@ -137,9 +141,10 @@ func TestNoEscapesReachTheTerminal(t *testing.T) {
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		var out bytes.Buffer
-		run(ctx, []string{"watch", "--extensions", at}, nil, &out, &out)
+		var out, errOut bytes.Buffer
+		run(ctx, []string{"watch", "--extensions", at}, nil, &out, &errOut)
 		cancel()
+		out.Write(errOut.Bytes())
 		if strings.ContainsAny(out.String(), "\x1b\a\r\u009b\u202e\x7f") || strings.Count(out.String(), "\n") > 3 || out.Len() == 0 {
 			t.Errorf("%s: watch prints %q", what, out.String())
 		}
@@ -173,5 +178,90 @@ func TestMistypedVariable(t *testing.T) {
 	_, _, errOut := says(t, "plan")
 	if strings.Count(errOut, "\n") != 1 || !strings.Contains(errOut, "LEADERELECT_TREM") {
 		t.Error(errOut)
+	}
+}
+
+// Commands that do not campaign make nothing, since they may belong to an administrator: the candidates could
+// not use it.
+func TestOnlyCandidatesMakeTheStore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app.db")
+	url := "sqlite://" + path + "?election=e&create=true"
+	for _, args := range [][]string{
+		{"status"}, {"watch"}, {"wait", "--timeout", "100ms"}, {"doctor"}, {"stepdown"}, {"stepdown", "--force"}, {"transfer", "--force"}, {"reset", "--after", "1800000000"},
+		{"shards", "status"}, {"shards", "doctor", "--shards", "2"}, {"shards", "drain", "--force"},
+	} {
+		args = append(args, url)
+		if args[0] == "transfer" || args[1] == "drain" {
+			args = append(args, "a")
+		}
+		code, out, errOut := says(t, args...)
+		if code == 0 {
+			t.Errorf("%q: exit code %d: %s%s", args, code, out, errOut)
+		}
+		if left, _ := os.ReadDir(filepath.Dir(path)); len(left) > 0 {
+			t.Fatalf("%q has made %v", args, left)
+		}
+	}
+}
+
+// The statement that makes a table is printed once.
+func TestSchemaIsPrintedOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app.db")
+	if err := os.WriteFile(path, nil, 0o600); err != nil { // an empty database
+		t.Fatal(err)
+	}
+	code, _, errOut := says(t, "hook", "--end-at-start=false", "--begin", "true", "--end", "true", "sqlite://"+path+"?election=e")
+	if code != proc.CodeFailed || strings.Count(errOut, "CREATE TABLE") != 1 || strings.Count(errOut, "no such table") != 3 || !strings.Contains(errOut, "record TEXT NOT NULL\n)") {
+		t.Errorf("exit code %d: %s", code, errOut)
+	}
+	for from, want := range map[string]string{
+		"a: make it:\nCREATE TABLE x (\n\ty\n) WITH (z);\n":        "a: make it",
+		"a: make it:\nCREATE TABLE x (\n\ty\n)\nand another error": "a: make it\nand another error",
+		"one\nanother": "one\nanother",
+	} {
+		if got := withoutSchema(from); got != want {
+			t.Errorf("%q becomes %q, want %q", from, got, want)
+		}
+	}
+}
+
+// --strict ends with 1 for a warning by which two may lead, and for no other.
+func TestStrictDoctor(t *testing.T) {
+	for _, c := range []struct {
+		strict, unsafe bool
+		failed         bool
+	}{{true, true, true}, {true, false, false}, {false, true, false}} {
+		a := &app{out: io.Discard, errOut: io.Discard}
+		err := a.checkup(t.Context(), false, c.strict, func(_ context.Context, tell func(doctor.Finding)) error {
+			tell(doctor.Finding{Check: "a setting", Verdict: doctor.Warn, Unsafe: c.unsafe})
+			return nil
+		})
+		if (err != nil) != c.failed {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// A JSON log has spans of time in seconds, as everything else that is printed as JSON.
+func TestLogHasSeconds(t *testing.T) {
+	for format, want := range map[string]string{"json": `"took":1.5,`, "text": "took=1.5s "} {
+		var out bytes.Buffer
+		a := &app{errOut: &out}
+		a.common.logFormat = format
+		a.logger().Info("done", "took", 1500*time.Millisecond, "n", 1)
+		a.log().Flush(time.Minute)
+		if !strings.Contains(out.String(), want) {
+			t.Error(out.String())
+		}
+	}
+}
+
+// --clocks takes three lines of a help that has many flags, and one for its default.
+func TestHelpOfClocks(t *testing.T) {
+	_, out, _ := says(t, "help", "run")
+	_, after, found := strings.Cut(out, "--clocks ")
+	about, _, _ := strings.Cut(after, "      --config ")
+	if lines := strings.Count(about, "\n"); !found || lines > 4 {
+		t.Errorf("%d lines: %s", lines, about)
 	}
 }

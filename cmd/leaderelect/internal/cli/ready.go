@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -65,7 +66,7 @@ func (r *readiness) open(a *app, id string) (*supervisor, error) {
 		}
 	}
 	s := newSupervisor(n, id, r.when)
-	s.line.Fit = a.fit
+	s.line.Fit, s.ending = a.fit, a.ending
 	return s, nil
 }
 
@@ -81,9 +82,10 @@ type supervisor struct {
 	id, when string
 	line     health.Line
 	campaign atomic.Pointer[leaderelection.Campaign]
-	observes bool // it is not a candidate
-	says     bool // the candidate calls leads by itself
-	overdue  bool // led by its own account at the last look, though its view was over
+	observes bool                 // it is not a candidate
+	says     bool                 // the candidate calls leads by itself
+	ending   func() time.Duration // how long the end of this program may wait for the supervisor; nil: it need not
+	overdue  bool                 // led by its own account at the last look, though its view was over
 }
 
 // start has the supervisor told until stop is called; ctx is the candidate's.
@@ -94,6 +96,9 @@ func (s *supervisor) start(ctx context.Context) (stop func()) {
 	return func() {
 		ending()
 		unwatch()
+		if s.ending != nil {
+			s.n.Flush(s.ending())
+		}
 	}
 }
 

@@ -53,7 +53,7 @@ func (a *app) reset(ctx context.Context, url string, after uint64, force bool, t
 	defer a.signals(cancel, nil)()
 	late := time.AfterFunc(timeout, func() { cancel(errTimeout) })
 	defer late.Stop()
-	d, err := store.Open(ctx, url, timeout)
+	d, err := store.Open(ctx, store.Existing(url), timeout)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (a *app) reset(ctx context.Context, url string, after uint64, force bool, t
 		return fmt.Errorf("writing the answer: %w", err)
 	}
 	if after < firstTokens {
-		fmt.Fprintf(a.errOut, "leaderelect: if nobody has reset this election before, its tokens were the seconds since 1970 or more, and a fence that has seen one refuses %d\n", after+1)
+		fmt.Fprintf(a.log(), "leaderelect: if nobody has reset this election before, its tokens were the seconds since 1970 or more, and a fence that has seen one refuses %d\n", after+1)
 	}
 	return nil
 }

@@ -65,16 +65,35 @@ func atTheCommandLine(s string) string {
 
 // complain prints an error.
 func (a *app) complain(format string, args ...any) {
+	out := a.log()
 	prefix := ""
-	if journalled(a.errOut) {
+	if a.journalled {
 		prefix = priorityError
 	}
-	fmt.Fprintf(a.errOut, "%sleaderelect: %s\n", prefix, a.fit(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(out, "%sleaderelect: %s\n", prefix, a.fit(fmt.Sprintf(format, args...)))
 }
 
-// attr is at as it may be logged. The handlers escape what is not text.
+// withoutSchema is an error without the statement that makes a table, which its advice ends with: that is
+// printed once, when this program ends by the error, and not in each line of the log before.
+func withoutSchema(s string) string {
+	before, statement, found := strings.Cut(s, ":\nCREATE ")
+	if !found {
+		return s
+	}
+	_, after, _ := strings.Cut(statement, "\n)")
+	_, after, _ = strings.Cut(after, "\n") // what follows the parenthesis
+	if after = strings.TrimSpace(after); after != "" {
+		before += "\n" + after
+	}
+	return before
+}
+
+// attr is at as it may be logged. JSON has a span of time in seconds, as that of all commands. The handlers escape what is not text.
 func (a *app) attr(_ []string, at slog.Attr) slog.Attr {
 	var s string
+	if d := at.Value; d.Kind() == slog.KindDuration && a.common.logFormat == "json" {
+		return slog.Float64(at.Key, d.Duration().Seconds())
+	}
 	switch v := at.Value.Any().(type) {
 	case string:
 		s = v
@@ -85,7 +104,7 @@ func (a *app) attr(_ []string, at slog.Attr) slog.Attr {
 	default:
 		return at
 	}
-	if hidden := atTheCommandLine(redact.Text(s, a.urls...)); hidden != s {
+	if hidden := withoutSchema(atTheCommandLine(redact.Text(s, a.urls...))); hidden != s {
 		return slog.String(at.Key, hidden)
 	}
 	return at

@@ -3,7 +3,6 @@ package cli
 import (
 	"crypto/rand"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -48,11 +47,11 @@ func (c *common) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.id, "id", "", "this candidate's name, unique in the election (default host name, pid and a random part)")
 	f.DurationVar(&c.term, "term", leaderelection.DefaultTermLength, "how long a lease runs; the leader extends it about twice a term")
 	f.DurationVar(&c.skew, "skew", time.Second, "how far any candidate's clock may be from true time")
-	f.Var((*clocksFlag)(c), "clocks", "how far clocks are trusted: synchronized (to --skew; a candidate whose clock is proved wrong by the store's time does not lead), kernel (the same, and it does not lead while the kernel reports a clock error above --skew, or no time synchronization; for Linux, and the NTP client must tell the kernel, as chrony does with rtcsync), warn-only (it leads, for a store whose own clock is wrong), shared (all candidates are on one machine: there is no --skew), or unsynchronized (no two clocks are compared; in a term they run apart by --skew at most)")
+	f.Var((*clocksFlag)(c), "clocks", "synchronized, kernel, warn-only, shared or unsynchronized: see docs/operators.md#store-and-clocks")
 	f.IntVar(&c.priority, "priority", 0, "after standing by for a term, ask a leader whose priority is less to hand over, if it has led for four terms")
 	f.DurationVar(&c.extendEvery, "extend-every", 0, "how often a leader extends its lease. If the store fails, it leads on for at least --term less --skew less this (default half of what --skew leaves of --term; with a command half of what --skew, --grace and a margin leave)")
 	f.DurationVar(&c.poll, "poll", 0, "how often to read the record if the store cannot push changes (default half a term)")
-	f.StringSliceVar(&c.hostPort, "host-port", nil, "where clients reach this candidate when it leads; \":PORT\" stands for this machine's addresses; may be repeated")
+	f.StringSliceVar(&c.hostPort, "host-port", nil, "where clients reach this candidate when it leads; \":PORT\" stands for this machine's addresses, without those of Docker's bridges and the like; may be repeated")
 	f.StringVar(&c.params, "params", "", "what else clients should know about the leader; \"@FILE\" reads it from a file")
 	f.StringVar(&c.logFormat, "log-format", "text", "text or json; the log goes to standard error")
 	f.StringVar(&c.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -228,23 +227,6 @@ func anyCommandHas(cmd *cobra.Command, name string) bool {
 		}
 	}
 	return false
-}
-
-// logger writes to standard error, in the format and from the level asked for.
-func (a *app) logger() *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(a.common.logLevel)) // checked by settle
-	o := &slog.HandlerOptions{Level: level, ReplaceAttr: a.attr}
-	handler := func(out io.Writer) slog.Handler {
-		if a.common.logFormat == "json" {
-			return slog.NewJSONHandler(out, o)
-		}
-		return slog.NewTextHandler(out, o)
-	}
-	if journalled(a.errOut) {
-		return slog.New(journal(a.errOut, handler))
-	}
-	return slog.New(handler(a.errOut))
 }
 
 // url is the store's URL: the argument, or where there is none the one from the environment

@@ -57,7 +57,7 @@ func (a *app) operator(c *cobra.Command, do func(ctx context.Context, q *asked, 
 		defer a.signals(cancel, nil)()
 		limit := time.AfterFunc(timeout, func() { cancel(errTimeout) })
 		defer limit.Stop()
-		g, err := a.openGroupOnce(ctx, url, timeout)
+		g, err := a.openGroupOnce(ctx, store.Existing(url), timeout)
 		if err != nil {
 			return late(ctx, err)
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 func (a *app) shardsDoctorCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, strict bool
 	var d divided
 	var members int
 	var dir lifelineDir
@@ -29,7 +29,8 @@ The group's own records are only read. The checks write to two scratch records c
 doctor and doctor-2, as the group's are called coordinator and assignment. They stay
 there, vacant, and you may delete them.
 
-Exit codes: 0 nothing failed; 1 something did; 2 usage.`,
+Exit codes: 0 nothing failed; 1 something did, or with --strict a setting may lose a
+confirmed write, so that two may lead; 2 usage.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			set := shard.Numbered(0)
@@ -46,13 +47,14 @@ Exit codes: 0 nothing failed; 1 something did; 2 usage.`,
 				return err
 			}
 			a.begun(exitError)
-			return a.checkup(c.Context(), asJSON, func(ctx context.Context, tell func(doctor.Finding)) error {
+			return a.checkup(c.Context(), asJSON, strict, func(ctx context.Context, tell func(doctor.Finding)) error {
 				return a.examineGroup(ctx, url, set, members, dir, tell)
 			})
 		}),
 	}
 	d.flags(c)
 	c.Flags().IntVar(&members, "members", 10, "how many members the group has, which adds to the size of the assignment")
+	c.Flags().BoolVar(&strict, "strict", false, strictly)
 	c.Flags().BoolVar(&asJSON, "json", false, "print each finding as a line of JSON")
 	dir.flag(c, "look at this setting of run and shards run")
 	return c
@@ -60,7 +62,7 @@ Exit codes: 0 nothing failed; 1 something did; 2 usage.`,
 
 // examineGroup makes all checks.
 func (a *app) examineGroup(ctx context.Context, url string, set shard.Shards, members int, dir lifelineDir, tell func(doctor.Finding)) error {
-	g, err := opening(tell, url, func() (*store.Group, error) { return a.openGroupOnce(ctx, url, openPatience) })
+	g, err := opening(tell, url, func() (*store.Group, error) { return a.openGroupOnce(ctx, store.Existing(url), openPatience) })
 	if err == nil {
 		tell(dir.finding())
 	}

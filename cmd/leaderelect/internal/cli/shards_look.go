@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/shards"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 	"github.com/c8e606e4/leaderelection/shard"
 )
@@ -51,7 +52,7 @@ record cannot be read, or there is no group yet; 2 error.`,
 func (a *app) lookAt(ctx context.Context, url string, timeout time.Duration) (shards.State, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within --timeout %v", timeout))
 	defer cancel()
-	g, err := a.openGroupOnce(ctx, url, timeout)
+	g, err := a.openGroupOnce(ctx, store.Existing(url), timeout)
 	if err != nil {
 		return shards.State{}, late(ctx, err)
 	}
@@ -105,7 +106,7 @@ Exit codes: 0 interrupted, or its reader is gone; 1 error; 2 usage.`,
 
 // watchShards tells of each event of a group until ctx ends.
 func (a *app) watchShards(ctx context.Context, url string, tell printer) error {
-	g, err := a.openGroup(ctx, url)
+	g, err := a.openGroup(ctx, store.Existing(url))
 	if err != nil {
 		return err
 	}

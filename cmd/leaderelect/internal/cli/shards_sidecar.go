@@ -106,7 +106,7 @@ func (s *shardsServed) run(ctx context.Context) error {
 	}
 	defer s.serve(listener)()
 	if s.member == nil {
-		g, err := s.a.openGroup(ctx, s.url)
+		g, err := s.a.openGroup(ctx, store.Existing(s.url))
 		if err != nil {
 			return ended(err)
 		}

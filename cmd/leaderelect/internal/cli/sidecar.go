@@ -48,7 +48,11 @@ func (s *served) flags(c *cobra.Command) {
 
 // check returns what reads the secret, or what is wrong.
 func (s *served) check() (secret func() (string, error), err error) {
-	if _, _, err := net.SplitHostPort(s.listen); err != nil {
+	_, port, err := net.SplitHostPort(s.listen)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
 		return nil, usage("--listen: %v: want HOST:PORT, or :PORT for every address of this machine", err)
 	}
 	if s.readOnly && s.secretFile != "" {
@@ -244,6 +248,9 @@ func (s *sidecarRun) run(ctx context.Context, url string) error {
 	}
 	defer s.tell.start(ctx)()
 	defer s.serve(listener, metrics)()
+	if s.f.observe {
+		url = store.Existing(url)
+	}
 	d, err := s.a.openElection(ctx, url, s.a.openStore)
 	if err != nil {
 		return s.outcome(err)

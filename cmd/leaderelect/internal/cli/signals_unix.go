@@ -17,13 +17,19 @@ import (
 func (a *app) signalsTo(cancel context.CancelCauseFunc, r commands, kill func()) (stop func()) {
 	reaped := proc.Reap()
 	c := make(chan os.Signal, 16)
-	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGXFSZ}
+	failed := make(chan os.Signal, 1) // a write has, which will do; the log may be written after stop
+	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP}
 	if r != nil {
 		all = append(all, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT)
 	}
 	for _, s := range all {
 		if !signal.Ignored(s) { // as nohup(1) has it; Go tells it of HUP and INT alone
 			signal.Notify(c, s)
+		}
+	}
+	for _, s := range []os.Signal{syscall.SIGPIPE, syscall.SIGXFSZ} {
+		if !signal.Ignored(s) {
+			signal.Notify(failed, s)
 		}
 	}
 	attended := hasTerminal()
@@ -39,8 +45,6 @@ func (a *app) signalsTo(cancel context.CancelCauseFunc, r commands, kill func())
 				s = got.(syscall.Signal)
 			}
 			switch {
-			case s == syscall.SIGPIPE || s == syscall.SIGXFSZ:
-				// The write that caused it has failed; that will do.
 			case s == syscall.SIGTSTP:
 				r.Signal(s)
 				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)

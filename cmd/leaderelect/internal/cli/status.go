@@ -98,7 +98,7 @@ func (l *look) look(ctx context.Context) (state.State, error) {
 	defer cancel(nil)
 	limit := time.AfterFunc(l.timeout, func() { cancel(fmt.Errorf("no answer within --timeout %v", l.timeout)) })
 	defer limit.Stop()
-	d, err := store.Open(ctx, l.url, l.timeout)
+	d, err := store.Open(ctx, store.Existing(l.url), l.timeout)
 	if err != nil {
 		return state.State{}, late(ctx, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/outbox"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
@@ -28,7 +29,7 @@ Exit codes: 0 interrupted, or its reader is gone; 1 error; 2 usage.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			return a.printEvents(c.Context(), asJSON, func(ctx context.Context, tell printer) error {
-				d, err := a.openStore(ctx, url)
+				d, err := a.openStore(ctx, store.Existing(url))
 				if err != nil {
 					return err
 				}
@@ -66,20 +67,22 @@ func (a *app) printEvents(ctx context.Context, asJSON bool, follow func(ctx cont
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer a.signals(cancel, nil)()
-	return ended(follow(ctx, a.printer(asJSON, cancel)))
+	return ended(follow(ctx, a.printer(ctx, asJSON, cancel)))
 }
 
 // printer prints an event, as JSON or as its text, and reports whether there is any use in
 // printing another one.
 type printer func(event interface{ Text() string }) bool
 
-// printer returns one that calls cancel when nobody reads on.
-func (a *app) printer(asJSON bool, cancel context.CancelCauseFunc) printer {
+// printer returns one that calls cancel when nobody reads on. It waits for a reader who takes his
+// time, until ctx ends.
+func (a *app) printer(ctx context.Context, asJSON bool, cancel context.CancelCauseFunc) printer {
 	if out, ok := a.out.(*os.File); ok {
 		readerGone(out, func() { cancel(errNoReader) })
 	}
+	var out outbox.Box
 	return func(event interface{ Text() string }) bool {
-		err := a.answer(asJSON, event, func() string { return event.Text() + "\n" })
+		err := out.Do(ctx, func() error { return a.answer(asJSON, event, func() string { return event.Text() + "\n" }) })
 		switch {
 		case errors.Is(err, syscall.EPIPE):
 			cancel(errNoReader)

@@ -33,6 +33,8 @@ type Finding struct {
 	Verdict Verdict `json:"verdict"`
 	Detail  string  `json:"detail"`
 	Advice  string  `json:"advice,omitempty"` // what to do about it
+	// Unsafe is true of a warning by which two may lead for a while: a confirmed write may be lost.
+	Unsafe bool `json:"unsafe,omitempty"`
 }
 
 // Exam is what to examine.
@@ -85,7 +87,7 @@ func (s *session) tell(check string, v Verdict, detail, advice string) {
 	if v == Fail {
 		s.well = false
 	}
-	s.Tell(Finding{check, v, detail, advice})
+	s.Tell(Finding{Check: check, Verdict: v, Detail: detail, Advice: advice})
 }
 
 // call is a store call's ctx: as long as a campaign would wait, and a second at

@@ -15,7 +15,7 @@ func (s *session) durability() {
 	defer cancel()
 	warnings, err := x.Durability(ctx)
 	for _, w := range warnings {
-		s.tell(check, Warn, w.Detail, w.Advice)
+		s.Tell(Finding{Check: check, Verdict: Warn, Detail: w.Detail, Advice: w.Advice, Unsafe: true})
 	}
 	switch {
 	case err != nil:

@@ -7,10 +7,13 @@ import (
 	"math"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/outbox"
 )
 
 // The variables by which systemd says where and how often it wants to be told.
@@ -21,16 +24,22 @@ const (
 )
 
 // Notifier tells one supervisor, or two, or none. Its methods may be called by several
-// goroutines at once, and fail silently: a supervisor that does not listen is no reason to
-// stop. The zero value tells nobody.
+// goroutines at once, wait for no supervisor, and fail silently: the work goes on if one
+// does not listen. The zero value tells nobody.
 type Notifier struct {
 	systemd *net.UnixConn
 	every   time.Duration // between two signs of life; 0: none are wanted
 
-	mu    sync.Mutex
-	line  *os.File // nil: not wanted
-	ready bool
+	datagrams, lines outbox.Box
+
+	mu      sync.Mutex
+	waiting []string // for systemd to take them; the first is the oldest
+	line    *os.File // nil: not wanted
+	ready   bool
 }
+
+// mostWaiting is how many messages wait for systemd before an old status is dropped for a new one.
+const mostWaiting = 16
 
 // Open returns who tells systemd at socket (empty: nobody), and by line, which it closes
 // then. Getenv is for what else the environment has.
@@ -54,10 +63,38 @@ func Open(socket string, line *os.File, getenv func(string) string) (*Notifier, 
 	return n, nil
 }
 
-func (n *Notifier) tell(format string, args ...any) {
-	if n.systemd != nil {
-		_, _ = fmt.Fprintf(n.systemd, format, args...)
+// tell has systemd told after all earlier messages. The caller holds mu.
+func (n *Notifier) tell(message string) {
+	if n.systemd == nil {
+		return
 	}
+	if len(n.waiting) >= mostWaiting {
+		n.waiting = slices.DeleteFunc(n.waiting, func(m string) bool { return strings.HasPrefix(m, status) })
+	}
+	n.waiting = append(n.waiting, message)
+	n.datagrams.Put(1, n.send)
+}
+
+// send sends what waits.
+func (n *Notifier) send() {
+	for {
+		n.mu.Lock()
+		if len(n.waiting) == 0 {
+			n.mu.Unlock()
+			return
+		}
+		message := n.waiting[0]
+		n.waiting = slices.Delete(n.waiting, 0, 1)
+		n.mu.Unlock()
+		_, _ = n.systemd.Write([]byte(message))
+	}
+}
+
+// Flush waits until the supervisors have taken everything, but no longer than within.
+func (n *Notifier) Flush(within time.Duration) {
+	limit := time.Now().Add(within)
+	n.datagrams.Flush(within)
+	n.lines.Flush(time.Until(limit))
 }
 
 // Ready says once that this process does what it is there for.
@@ -69,19 +106,33 @@ func (n *Notifier) Ready() {
 	}
 	n.ready = true
 	n.tell("READY=1")
-	if n.line != nil {
-		_, _ = n.line.WriteString("\n")
-		_ = n.line.Close()
+	if line := n.line; line != nil {
+		n.lines.Put(1, func() {
+			_, _ = line.WriteString("\n")
+			_ = line.Close()
+		})
 	}
 }
 
+// Messages that a later one of their kind replaces.
+const (
+	status   = "STATUS="
+	watchdog = "WATCHDOG=1"
+)
+
 // Status says in a line how this process is, for systemctl status.
 func (n *Notifier) Status(line string) {
-	n.tell("STATUS=%s", strings.ReplaceAll(line, "\n", " "))
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tell(status + strings.ReplaceAll(line, "\n", " "))
 }
 
 // Stopping says that this process is ending.
-func (n *Notifier) Stopping() { n.tell("STOPPING=1") }
+func (n *Notifier) Stopping() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tell("STOPPING=1")
+}
 
 // Watch gives signs of life while alive says so, as often as is wanted, until stop is called.
 func (n *Notifier) Watch(alive func() bool) (stop func()) {
@@ -94,7 +145,7 @@ func (n *Notifier) Watch(alive func() bool) (stop func()) {
 		defer again.Stop()
 		for {
 			if alive() {
-				n.tell("WATCHDOG=1")
+				n.live()
 			}
 			select {
 			case <-again.C:
@@ -104,4 +155,13 @@ func (n *Notifier) Watch(alive func() bool) (stop func()) {
 		}
 	}()
 	return func() { close(done) }
+}
+
+// live gives a sign of life, unless one waits already.
+func (n *Notifier) live() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !slices.Contains(n.waiting, watchdog) {
+		n.tell(watchdog)
+	}
 }

@@ -32,8 +32,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const patience = 30 * time.Second
-
 // trial is one leadership of a runner, and what came of it.
 type trial struct {
 	*Runner
@@ -232,19 +230,17 @@ func TestEnvironment(t *testing.T) {
 // A reader of the expiry file finds a whole one at any time, and never an earlier
 // time after a later one.
 func TestExpiryFileIsWhole(t *testing.T) {
-	f, err := newExpiryFile(filepath.Join(t.TempDir(), "expiry"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := filepath.Join(t.TempDir(), "expiry")
+	f := newExpiryFile(path)
 	begin := time.Unix(1_790_000_000, 0)
-	if err := f.write(begin); err != nil {
+	if err := f.begin(t.Context(), patience, begin); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for i := range 300 {
-			if err := f.write(begin.Add(time.Duration(i) * time.Millisecond)); err != nil {
+			if err := f.begin(t.Context(), patience, begin.Add(time.Duration(i)*time.Millisecond)); err != nil {
 				t.Error(err)
 				return
 			}
@@ -252,7 +248,7 @@ func TestExpiryFileIsWhole(t *testing.T) {
 	}()
 	var last time.Time
 	for reads := 0; ; reads++ {
-		text, err := os.ReadFile(f.path)
+		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,7 @@ func TestCheck(t *testing.T) {
 		want        string // empty: nothing is wrong
 	}{
 		"a temp directory":              {t.TempDir(), "", ""},
-		"none":                          {missing, "", "have TMPDIR name one that can be written to, or give --expiry-file"},
+		"none":                          {missing, "", "have TMPDIR name a directory that can be written to"},
 		"none, and none needed":         {missing, filepath.Join(t.TempDir(), "expiry"), ""},
 		"a file that is there":          {t.TempDir(), there, ""},
 		"a directory that is not":       {t.TempDir(), filepath.Join(missing, "expiry"), "the expiry file: "},
@@ -146,7 +146,7 @@ func TestHoldIsDroppedForWhatWasNotBegun(t *testing.T) {
 		"it has run":              {nil, []string{"true"}, false},
 		"it has failed":           {nil, []string{"sh", "-c", "exit 126"}, false},
 		"no program":              {nil, []string{garbage}, true},
-		"no expiry file":          {func(r *trial) { r.c.ExpiryFile = "/no/such/dir/expiry" }, []string{"true"}, true},
+		"no expiry file":          {func(r *trial) { r.file = newExpiryFile("/no/such/dir/expiry") }, []string{"true"}, true},
 		"no time left":            {func(r *trial) { r.c.Times.Margin = 2 * time.Minute; r.view.Set(time.Now()) }, []string{"true"}, true},
 		"given up when elected":   {func(r *trial) { r.GiveUp() }, []string{"true"}, true},
 		"begun by an earlier one": {func(r *trial) { r.claimed.Store(true); r.begun.Store(true) }, []string{"true"}, false},

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/outbox"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 )
 
@@ -31,17 +33,21 @@ type Holder struct {
 	c       HolderConfig
 	nudge   chan struct{}
 	claimed atomic.Bool
+	file    *expiryFile
+	out     outbox.Box // of what is written to c.Out
 }
 
 // NewHolder returns one.
-func NewHolder(c HolderConfig) *Holder { return &Holder{c: c, nudge: make(chan struct{}, 1)} }
+func NewHolder(c HolderConfig) *Holder {
+	return &Holder{c: c, nudge: make(chan struct{}, 1), file: newExpiryFile(c.ExpiryFile)}
+}
 
 // Check reports what would keep it from leading.
 func (h *Holder) Check() error {
 	if h.c.ExpiryFile == "" {
 		return nil
 	}
-	return tryExpiryFile(h.c.ExpiryFile)
+	return h.file.try()
 }
 
 // GiveUp says that no leadership may begin any more, and whether that was in time.
@@ -64,64 +70,93 @@ func (h *Holder) Elected(ctx context.Context, view *leaderelection.TimeView) {
 	if !h.claimed.CompareAndSwap(false, true) {
 		return
 	}
-	end := view.Get()
-	alarm, file, err := h.begin(view.ElectionNumber(), end)
+	alarm, err := proc.NewAlarm()
 	if err != nil {
 		h.c.Failed(err)
 		return
 	}
 	defer alarm.Close()
-	if file != nil {
-		defer file.remove()
-	}
-	h.c.Begun()
-	if err = h.hold(ctx, view, end, alarm, file); err == nil {
-		return
-	}
-	h.c.Lost(err)
-	select {}
-}
-
-// begin says that this process leads.
-func (h *Holder) begin(number leaderelection.ElectionNumber, end time.Time) (alarm *proc.Alarm, file *expiryFile, err error) {
-	if alarm, err = proc.NewAlarm(); err != nil {
-		return nil, nil, err
-	}
-	if h.c.ExpiryFile != "" {
-		if file, err = newExpiryFile(h.c.ExpiryFile); err == nil {
-			err = file.write(end)
-		}
+	end := view.Get()
+	err = h.begin(ctx, view.ElectionNumber(), end)
+	var failed error
+	switch {
+	case err == nil:
+		h.c.Begun()
+		err = h.hold(ctx, view, end, alarm)
+	case h.c.Stopped.Err() != nil:
+		err = nil
+	case ctx.Err() != nil:
+		err = fmt.Errorf("leadership is over: %w", context.Cause(ctx))
+	case !errors.Is(err, outbox.ErrHangs): // nobody knows that this process leads
+		failed, err = err, nil
 	}
 	if err == nil {
-		if _, err = fmt.Fprintln(h.c.Out, uint64(number)); err != nil {
-			err = fmt.Errorf("saying that this process leads: %w", err)
-		}
+		err = h.remove()
 	}
 	if err != nil {
-		alarm.Close()
-		return nil, nil, err
+		h.c.Lost(errors.Join(failed, err))
+		select {}
 	}
-	return alarm, file, nil
+	if failed != nil {
+		h.c.Failed(failed)
+	}
+}
+
+// begin says that this process leads. It has until the grace before the view's end for that: what is
+// written later would say so to somebody who has no time left.
+func (h *Holder) begin(ctx context.Context, number leaderelection.ElectionNumber, end time.Time) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(h.c.Stopped, func() { cancel(context.Cause(h.c.Stopped)) })()
+	due := h.due(end)
+	if h.c.ExpiryFile != "" {
+		if err := h.file.begin(ctx, due.Left(), end); err != nil {
+			return err
+		}
+	}
+	if err := h.out.Within(ctx, due.Left(), func() error {
+		_, err := fmt.Fprintln(h.c.Out, uint64(number))
+		return err
+	}); err != nil {
+		return fmt.Errorf("saying that this process leads: %w", err)
+	}
+	return nil
+}
+
+// remove takes the file away. While that is not known the lease must not be released: the file says that
+// somebody may act, until the term is over.
+func (h *Holder) remove() error {
+	if h.c.ExpiryFile == "" {
+		return nil
+	}
+	if err := h.file.remove(h.file.patience); err != nil {
+		return fmt.Errorf("the lease is not released, but runs out, since a file may say that it goes on: %w", err)
+	}
+	return nil
 }
 
 // EndLine is printed when the leader is asked to hand over, or is not to lead any more: the work is
 // to be ended, and then this program. It is for the reader of what this program prints.
 const EndLine = "end"
 
+// due is when this process must end if the view does at end: the grace before that, and the margin, in which
+// it says why.
+func (h *Holder) due(end time.Time) proc.Deadline {
+	return proc.At(end, h.c.Times.Span).Sub(h.c.Times.Grace + h.c.Times.Margin)
+}
+
 // hold keeps on until this program is asked to end: nil. Else until less than the grace is left of
-// the view, or that is over. File may be nil.
-func (h *Holder) hold(ctx context.Context, view *leaderelection.TimeView, end time.Time, alarm *proc.Alarm, file *expiryFile) error {
+// the view, or that is over.
+func (h *Holder) hold(ctx context.Context, view *leaderelection.TimeView, end time.Time, alarm *proc.Alarm) error {
 	ended := ctx.Done()
 	for {
 		if next := view.Get(); next.After(end) {
 			end = next
-			if file != nil {
-				if err := file.write(end); err != nil {
-					h.c.Logger.Warn("the expiry file cannot be written: the time in it is too early", "err", err)
-				}
+			if h.c.ExpiryFile != "" {
+				h.file.tell(end, h.c.Logger)
 			}
 		}
-		due := proc.At(end, h.c.Times.Span).Sub(h.c.Times.Grace)
+		due := h.due(end)
 		switch cause := context.Cause(ctx); {
 		case h.c.Stopped.Err() != nil && view.ValueInFuture():
 			return nil
@@ -132,7 +167,7 @@ func (h *Holder) hold(ctx context.Context, view *leaderelection.TimeView, end ti
 		case cause != nil && ended != nil:
 			ended = nil
 			h.c.Logger.Warn("leadership is to be given up: end the work and then this program, so that it releases the lease", "cause", cause)
-			_, _ = fmt.Fprintln(h.c.Out, EndLine) // who does not read it finds out by the end of this program
+			h.out.Put(1, func() { _, _ = fmt.Fprintln(h.c.Out, EndLine) }) // who does not read it finds out by the end of this program
 		case cause != nil && due.Left() <= 0:
 			return fmt.Errorf("leadership is over, and this program was not asked to end in time: %w", cause)
 		case due.Left() <= 0:

@@ -113,7 +113,7 @@ func TestHoldThatIsLost(t *testing.T) {
 	if err := comes(t, "the loss", h.lost); !errors.Is(err, leaderelection.ErrOusted) {
 		t.Error(err)
 	}
-	late := newHeld(t, func(c *HolderConfig) { c.Times.Grace = time.Minute - 200*time.Millisecond }).begin(t)
+	late := newHeld(t, func(c *HolderConfig) { c.Times.Grace = time.Minute - c.Times.Margin - 200*time.Millisecond }).begin(t)
 	comes(t, "the loss", late.lost)
 	if !late.view.ValueInFuture() {
 		t.Error("no grace was left")

@@ -19,7 +19,6 @@ type leadership struct {
 	ctx   context.Context
 	view  View
 	log   *slog.Logger
-	file  *expiryFile // nil while it could not be made
 	alarm *proc.Alarm // nil while it could not be made
 }
 
@@ -39,9 +38,7 @@ func (r *Runner) Run(ctx context.Context, view View) {
 	}
 	l := &leadership{Runner: r, ctx: ctx, view: view, log: r.c.Logger.With("token", uint64(view.ElectionNumber()))}
 	defer func() {
-		if l.file != nil {
-			l.file.remove()
-		}
+		_ = l.file.remove(tidy) // the command, which reads it, is dead
 		if l.alarm != nil {
 			l.alarm.Close()
 		}
@@ -66,12 +63,15 @@ func (r *Runner) Run(ctx context.Context, view View) {
 	}
 }
 
+// tidy is how long a leadership that is over lasts for the expiry file to be removed.
+const tidy = 100 * time.Millisecond
+
 // after decides what follows when the command has ended, and waits until it is to
 // be started again. It reports whether the leadership is over.
 func (l *leadership) after(status proc.Status, forced bool, took time.Duration) (over bool) {
 	stopped := errors.Is(context.Cause(l.ctx), ErrStopped)
 	switch {
-	case l.c.Once && forced && stopped:
+	case l.c.Once && forced && stopped && !status.Unstarted:
 		l.c.Finish(status.Code, nil)
 		return true
 	case forced && stopped && status.Killed && status.Code == codeKilled:
@@ -155,26 +155,24 @@ func (l *leadership) room() bool {
 	return false
 }
 
-// prepare makes what a command needs apart from itself.
+// prepare makes what a command needs apart from itself. A command is not started without the file, or
+// with one that a former leadership has left.
 func (l *leadership) prepare() (err error) {
 	if l.alarm == nil {
 		if l.alarm, err = proc.NewAlarm(); err != nil {
 			return err
 		}
 	}
-	if l.file == nil {
-		if l.file, err = newExpiryFile(l.c.ExpiryFile); err != nil {
-			return err
-		}
-	}
-	return l.file.write(l.view.Get())
+	return l.file.begin(l.ctx, min(l.file.patience, l.c.Times.Extend()), l.view.Get())
 }
 
 // run runs the command once, and returns when all of it is dead: how it ended, and
 // whether it was made to.
 func (l *leadership) run() (proc.Status, bool) {
 	end := l.view.Get()
-	if err := l.prepare(); err != nil {
+	if err := l.prepare(); err != nil && l.ctx.Err() != nil {
+		return proc.Status{Code: proc.CodeFailed, Unstarted: true}, true
+	} else if err != nil {
 		return proc.Status{Code: proc.CodeFailed, Failure: err.Error(), Unstarted: true}, false
 	}
 	p, err := proc.Start(proc.Spec{
@@ -231,9 +229,7 @@ func (l *leadership) tend(p *proc.Process, end time.Time) (forced bool) {
 		if next := l.view.Get(); next.After(end) {
 			end = next
 			p.Extend(l.deadline())
-			if err := l.file.write(end); err != nil {
-				l.log.Warn("the expiry file cannot be written: the time in it is too early", "err", err)
-			}
+			l.file.tell(end, l.log)
 		}
 		look := proc.At(end, l.c.Times.Span)
 		if asked || killed {
@@ -268,7 +264,7 @@ func (l *leadership) runs(p *proc.Process) {
 
 // environment is the command's.
 func (l *leadership) environment() []string {
-	more := []string{"LEADERELECT_EXPIRY_FILE=" + l.file.path}
+	more := []string{"LEADERELECT_EXPIRY_FILE=" + l.file.file}
 	if l.c.Shard != "" {
 		more = append(more, "LEADERELECT_SHARD="+l.c.Shard)
 	}

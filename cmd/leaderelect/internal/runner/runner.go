@@ -78,6 +78,7 @@ type Runner struct {
 	claimed atomic.Bool // by the first leadership, or by GiveUp
 	begun   atomic.Bool // a command may have run
 	aside   Aside
+	file    *expiryFile
 
 	mu   sync.Mutex
 	p    *proc.Process // the one that runs
@@ -93,7 +94,7 @@ type Runner struct {
 
 // New returns a runner.
 func New(c Config) *Runner {
-	return &Runner{c: c, nudge: make(chan struct{}, 1), stop: syscall.SIGTERM, pause: c.Delay}
+	return &Runner{c: c, file: newExpiryFile(c.ExpiryFile), nudge: make(chan struct{}, 1), stop: syscall.SIGTERM, pause: c.Delay}
 }
 
 // Prepare has a guard wait for the next command, so that an election is followed by it at once;
@@ -143,7 +144,7 @@ func (r *Runner) Close() {
 // Check reports what would keep a leader from running any command. It is to be
 // asked before the campaign begins.
 func (r *Runner) Check() error {
-	return errors.Join(proc.Check(), tryExpiryFile(r.c.ExpiryFile))
+	return errors.Join(proc.Check(), r.file.try())
 }
 
 // Healthy is for Config.Healthy: it keeps the candidate out of the election for a

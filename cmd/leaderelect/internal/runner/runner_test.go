@@ -47,26 +47,65 @@ func TestTimesFit(t *testing.T) {
 	}
 }
 
+const patience = 30 * time.Second
+
 func TestExpiryFile(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	f, err := newExpiryFile("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := newExpiryFile("")
 	end := time.Date(2026, 9, 21, 13, 46, 40, 123456789, time.UTC)
 	for i := range 2 {
-		if err := f.write(end.Add(time.Duration(i) * time.Second)); err != nil {
+		if err := f.begin(t.Context(), patience, end.Add(time.Duration(i)*time.Second)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if text, err := os.ReadFile(f.path); err != nil || string(text) != "1789998401\n2026-09-21T13:46:41.123456789Z\n" {
+	file := f.file
+	if text, err := os.ReadFile(file); err != nil || string(text) != "1789998401\n2026-09-21T13:46:41.123456789Z\n" {
 		t.Errorf("%q, %v", text, err)
 	}
-	if left, _ := filepath.Glob(f.path + "*"); len(left) != 1 {
-		t.Errorf("there are %q", left)
+	if left, _ := os.ReadDir(filepath.Dir(file)); len(left) != 1 {
+		t.Errorf("there are %v", left)
 	}
-	f.remove()
-	if _, err := os.Stat(filepath.Dir(f.path)); !os.IsNotExist(err) {
+	if err := f.remove(patience); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Dir(file)); !os.IsNotExist(err) {
 		t.Errorf("left behind: %v", err)
+	}
+}
+
+// In a directory of others the expiry file is written through no link that they have made, and replaces one
+// that has its name; a directory in which all may replace files is refused.
+func TestExpiryFileAmongOthers(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	victim, path := filepath.Join(t.TempDir(), "victim"), filepath.Join(dir, "expiry")
+	if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range []string{path, path + ".new"} {
+		if err := os.Symlink(victim, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := newExpiryFile(path)
+	if err := f.try(); err != nil {
+		t.Error(err)
+	}
+	if err := f.begin(t.Context(), patience, time.Now()); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(victim); err != nil || string(text) != "precious" {
+		t.Errorf("the file of others has %q, %v", text, err)
+	}
+	if info, err := os.Lstat(path); err != nil || info.Mode() != 0o644 {
+		t.Errorf("the file is %v, %v", info, err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.try(); err == nil || !strings.Contains(err.Error(), "chmod +t") {
+		t.Errorf("everybody may replace the file: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -37,10 +38,14 @@ var loggers []func(*slog.Logger)
 
 // LogDrivers has log take what the stores' drivers say by themselves.
 func LogDrivers(log *slog.Logger) {
+	logger.Store(log)
 	for _, set := range loggers {
 		set(log)
 	}
 }
+
+// logger takes what is to be said of a store's client.
+var logger atomic.Pointer[slog.Logger]
 
 // stores are what this build can open, by scheme.
 func stores() open.Stores {
@@ -99,7 +104,28 @@ func Open(ctx context.Context, raw string, patience time.Duration) (leaderelecti
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %v: %w", patience, context.DeadlineExceeded))
 	defer cancel()
-	return all.Open(ctx, raw)
+	return all.Open(open.WithLogger(ctx, logger.Load()), raw)
+}
+
+// making are the parameters by which a store makes the table, bucket or directory that is missing, and how.
+var making = []string{"create", "create_companions", "replicas", "storage", "description"}
+
+// Existing is raw without them: it names what is there. A command that does not campaign may belong to
+// another user than the candidates, and what it made would be closed to them.
+func Existing(raw string) string {
+	place, query, found := strings.Cut(raw, "?")
+	if !found {
+		return raw
+	}
+	kept := slices.DeleteFunc(strings.Split(query, "&"), func(parameter string) bool {
+		name, _, _ := strings.Cut(parameter, "=")
+		name, err := url.QueryUnescape(name)
+		return err == nil && slices.Contains(making, name)
+	})
+	if len(kept) == 0 {
+		return place
+	}
+	return place + "?" + strings.Join(kept, "&")
 }
 
 // Scratch is the URL of a record next to the one that raw names.

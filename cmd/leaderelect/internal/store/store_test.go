@@ -150,3 +150,20 @@ func TestEveryStoreIsListed(t *testing.T) {
 		}
 	}
 }
+
+// What an operator's command opens is what is there.
+func TestExisting(t *testing.T) {
+	for from, want := range map[string]string{
+		"postgres://u@h/d?election=a&create=true":              "postgres://u@h/d?election=a",
+		"sqlite:///x?create=true":                              "sqlite:///x",
+		"nats://h/b/k?create=true&replicas=3&storage=memory&x": "nats://h/b/k?x",
+		"azblob://a/c/b?native_lease=true&create_companions=1": "azblob://a/c/b?native_lease=true",
+		"redis://h/0?key=create=true":                          "redis://h/0?key=create=true",
+		"file:///create=true":                                  "file:///create=true",
+		"mysql://h/d?election=a&cr%65ate=true":                 "mysql://h/d?election=a",
+	} {
+		if got := store.Existing(from); got != want {
+			t.Errorf("%s: %s, want %s", from, got, want)
+		}
+	}
+}

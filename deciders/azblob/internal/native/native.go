@@ -82,6 +82,14 @@ func (l *Leases) duration(term time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
+// Inherit has l take over from the leases of another Decider of the same campaign, whose client is
+// given up: those of its leadership are l's to renew and to release. Call it before l is used.
+func (l *Leases) Inherit(from *Leases) {
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	l.id, l.since, l.term = from.id, from.since, from.term
+}
+
 // At is a version of the record's blob, and the lease that goes with it.
 type At struct {
 	ETag azcore.ETag // empty: there is no blob

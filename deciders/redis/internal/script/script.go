@@ -90,16 +90,22 @@ type Runner struct {
 	// Requests, and the versions that they write, have a mark that no other
 	// Runner's have, and a number.
 	mark  string
-	asked atomic.Uint64
+	asked *atomic.Uint64
 }
 
 // New returns a Runner that waits for replicas for at most wait, and has at most this many calls
 // under way, including those that were given up.
 func New(client redis.UniversalClient, key string, wait time.Duration, calls int) *Runner {
-	return &Runner{client: client, key: key, wait: wait, calls: make(within.Calls, calls), mark: rand.Text()[:16]}
+	return &Runner{client: client, key: key, wait: wait, calls: make(within.Calls, calls), mark: rand.Text()[:16], asked: new(atomic.Uint64)}
 }
 
-// Wrote reports whether this Runner wrote the version.
+// Inherit has r take over from another Runner of the same key, whose client is given up: r knows what
+// that one wrote, and its calls under way count. Call it before r is used.
+func (r *Runner) Inherit(from *Runner) {
+	r.calls, r.mark, r.asked = from.calls, from.mark, from.asked
+}
+
+// Wrote reports whether this Runner, or one that it took over from, wrote the version.
 func (r *Runner) Wrote(version string) bool { return strings.Contains(version, "-"+r.mark+"-") }
 
 // Do runs f as one of the Runner's calls, for no longer than ctx lasts.
