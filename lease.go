@@ -214,7 +214,7 @@ func (l *lease) next(now instant, w wish) OpKind {
 		return OpExtend
 	case w.work:
 		return ""
-	case l.leaving(w) && (l.holds(now) || l.mine(b)):
+	case l.leaving(w) && (l.holds(now) || l.mine(b) && !l.old(b)):
 		switch {
 		case l.unsure || !l.mine(b):
 			return OpRead

@@ -677,6 +677,13 @@ func TestLeaseRule9Leave(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		},
+		"nor an older state of its own, if another has led since": func(t *testing.T) {
+			p, won := elected(t)
+			p.reads(held(5, tT), at(1))
+			p.endedBy(ErrOusted)
+			p.reads(won, at(2)) // the store was set back
+			p.due(at(2), wish{}, "")
+		},
 		"nothing of others is released": func(t *testing.T) {
 			p := newPlay(t)
 			p.reads(held(3, 0), at(0))

@@ -462,6 +462,25 @@ func TestRule15ResignWithoutLeading(t *testing.T) {
 	})
 }
 
+// Rule 15: the cooldown's end is no poll: a vacancy that was read during it is taken then.
+func TestRule15CooldownEndsBetweenPolls(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		synctest.Wait()
+		b := join(t, d, "b", polled, func(c *config) { c.PollInterval = T * 7 / 10 })
+		sleep(time.Second)
+		a.quit()
+		begin := time.Now()
+		if err := b.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		sleep(T + time.Millisecond)
+		b.leads(t)
+		near(t, "cooldown", b.leadership(t, 0).from.Sub(begin), T, time.Millisecond)
+	})
+}
+
 // Rule 16: health is asked before each campaign and each extension; late is
 // unhealthy; a sick candidate is asked every PollInterval.
 func TestRule16Health(t *testing.T) {
