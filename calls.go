@@ -21,6 +21,11 @@ const maxAbandoned = 4
 // time, and runs a feed if the store has one. Their results reach the owner's loop as events, and
 // the owner decides what they mean. Everything but post belongs to the loop's goroutine.
 type follower struct {
+	owner interface { // the campaign, or the observer
+		answered(a *answer, now instant)
+		learn(e *RaceEntry, began, now instant, how source)
+	}
+	known *claims // the owner's
 	*timekeeper
 	mailbox
 	urgency
@@ -75,7 +80,7 @@ type call struct {
 	told      *error // the error that was reported when it was abandoned
 }
 
-// answer is the event that a call has returned, or that it was given up.
+// answer says that a call has returned, or that it was given up.
 type answer struct {
 	*call
 	givenUp bool
@@ -97,7 +102,7 @@ func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, 
 	f.feeds = f.reads
 	f.feeds.limit = max(f.feeds.limit, term)
 	f.ctx = context.WithoutCancel(ctx)
-	f.events.Limit, f.events.Idle = maxEvents, func() { f.post(lookAgain{}) }
+	f.events.Limit, f.events.Idle = maxEvents, func() { f.post(nothing) }
 }
 
 // maxCall is how long a store call, or Healthy, may take if terms are long. No store answers so
@@ -122,7 +127,10 @@ func (f *follower) begin(now instant, kind OpKind, entry, over *RaceEntry) {
 		// Deferred, so it runs even if the call ends its goroutine, as t.FailNow does.
 		defer func() {
 			cancel()
-			f.post(a)
+			f.post(func(now instant) {
+				f.settle(a, now)
+				f.owner.answered(a, now)
+			})
 		}()
 		f.askPlace()
 		if k.kind == OpRead {
@@ -207,12 +215,11 @@ func (f *follower) settle(a *answer, now instant) {
 	}
 }
 
-// giveUpCall abandons the call in flight if its time is over, and returns the answer that says so.
-// Otherwise it returns nil.
-func (f *follower) giveUpCall(now instant) *answer {
+// giveUpCall abandons the call in flight if its time is over, and tells the owner.
+func (f *follower) giveUpCall(now instant) {
 	k := f.call
 	if k == nil || now.mono < k.deadline {
-		return nil
+		return
 	}
 	k.abandoned = true
 	k.cancel()
@@ -227,7 +234,7 @@ func (f *follower) giveUpCall(now instant) *answer {
 	if k.kind == OpRead {
 		f.reads.failed(k.start.mono, f.urgent(now))
 	}
-	return late
+	f.owner.answered(late, now)
 }
 
 // tellLate reports the error with which an abandoned call has returned: the reason why it took so long.

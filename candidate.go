@@ -115,7 +115,7 @@ func (c *Campaign) poll(wake *alarm) {
 	if c.f.call != nil {
 		return
 	}
-	if due, polling := c.f.pollDue(wake, &c.l.claims); polling {
+	if due, polling := c.f.pollDue(wake); polling {
 		c.f.read(wake, due)
 	}
 }
@@ -192,7 +192,7 @@ func (c *Campaign) answered(a *answer, now instant) {
 	case a.kind == OpRead && a.err != nil:
 		c.single.failed(a.err)
 	case a.kind == OpRead:
-		c.f.feedCheck(&c.l.claims, a.got, now)
+		c.f.feedCheck(a.got, now)
 		c.learn(a.got, a.start, now, wasRead)
 	case a.err == nil:
 		c.wrote(a, now)
@@ -266,7 +266,8 @@ func (c *Campaign) Announce(hostPort []string, params []byte) error {
 	if faults := checkAnnouncement(hostPort, params); faults != nil {
 		return fmt.Errorf("leaderelection: Announce: %w", wrong(faults))
 	}
-	c.f.post(announced{slices.Clone(hostPort), slices.Clone(params)})
+	hostPort, params = slices.Clone(hostPort), slices.Clone(params)
+	c.f.post(func(instant) { c.l.hostPort, c.l.params = hostPort, params })
 	return nil
 }
 

@@ -109,6 +109,13 @@ func (l *lease) leave(cause error) {
 	}
 }
 
+// dropHold gives up the Hold: the job that it protects was not begun.
+func (l *lease) dropHold() {
+	if l.held = 0; l.lead != nil {
+		l.lead.held = 0
+	}
+}
+
 // refuse ends the view of a leadership under which nothing has begun: no job needs its Hold.
 func (l *lease) refuse(cause error) {
 	l.lead.held = l.held

@@ -72,6 +72,7 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, ent
 	f.init(ctx, w.Clock, w.Decider, w.Clock.Now().String(), DefaultTermLength/2, DefaultTermLength)
 	f.logger, f.trace = w.Logger, w.Trace
 	o.k = claims{policy: &policy{term: DefaultTermLength, skew: w.MaxClockSkew}, longest: DefaultTermLength}
+	f.owner, f.known = o, &o.k
 	o.diagnosis = diagnosis{f: f}
 	o.setPoll(DefaultTermLength)
 	o.out = deliveries{Calls: hooks.Calls{Limit: maxWaiting, Idle: f.events.Idle}, ctx: ctx}
@@ -108,15 +109,11 @@ type observer struct {
 
 // loop runs in Watch's own goroutine.
 func (o *observer) loop() error {
-	awaken := context.AfterFunc(o.parent, func() { o.f.post(lookAgain{}) })
+	awaken := context.AfterFunc(o.parent, func() { o.f.post(nothing) })
 	defer awaken()
 	defer o.f.close()
 	for {
-		posted := o.f.take()
-		for _, e := range posted {
-			o.handle(e, o.f.now())
-		}
-		clear(posted)
+		o.f.handle(o.f.now)
 		wake, stopped := o.step(o.f.now())
 		if stopped {
 			return o.err
@@ -125,24 +122,15 @@ func (o *observer) loop() error {
 	}
 }
 
-// handle takes in one event, at the instant now.
-func (o *observer) handle(e event, now instant) {
-	switch e := e.(type) {
-	case *answer:
-		o.f.settle(e, now)
-		switch {
-		case e.err != nil:
-		case e.abandoned:
-			o.learn(e.got, e.start, now, wasPushed)
-		default:
-			o.f.feedCheck(&o.k, e.got, now)
-			o.learn(e.got, e.start, now, wasRead)
-		}
-	case pushed:
-		o.f.delivered(e, o.k.newest.of, now)
-		o.learn(e.entry, now, now, wasPushed)
-	case feedEnded:
-		o.f.feedGone(e, now)
+// answered takes in the answer to a read, or that it was given up.
+func (o *observer) answered(a *answer, now instant) {
+	switch {
+	case a.err != nil:
+	case a.abandoned:
+		o.learn(a.got, a.start, now, wasPushed)
+	default:
+		o.f.feedCheck(a.got, now)
+		o.learn(a.got, a.start, now, wasRead)
 	}
 }
 
@@ -193,7 +181,7 @@ func (o *observer) act(wake *alarm) {
 	if !f.mayCall(wake) {
 		return
 	}
-	if due, polling := f.pollDue(wake, &o.k); polling {
+	if due, polling := f.pollDue(wake); polling {
 		f.read(wake, due)
 	}
 	if f.call == nil && pending {
