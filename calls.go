@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/internal/hooks"
-	"github.com/c8e606e4/leaderelection/internal/outage"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // maxAbandoned is how many abandoned calls that ignore the end of their ctx may hang. Further calls
@@ -27,7 +26,7 @@ type follower struct {
 	}
 	known *claims // the owner's
 	*timekeeper
-	mailbox
+	mailbox loop.Mailbox[event]
 	urgency
 	decider  RaceDecider
 	place    atomic.Pointer[string] // see askPlace
@@ -36,7 +35,7 @@ type follower struct {
 	patience time.Duration // how long an ErrDenied may last before it counts
 	logger   *slog.Logger
 	trace    *Trace
-	events   hooks.Calls
+	events   loop.Calls
 
 	ctx     context.Context // of store calls and feeds: the caller's values, without its end
 	winding bool            // calls and feed are told to end
@@ -50,7 +49,7 @@ type follower struct {
 	lastErr   atomic.Pointer[error] // of the last call, if it failed
 	denied    time.Duration         // since when all calls have ended with an ErrPermanent
 	isDenied  bool
-	calls     outage.Log
+	calls     loop.Outage
 	reads     retry
 	lastCall  time.Duration // when the last call began
 	lastRead  time.Duration // and the last read
@@ -63,7 +62,7 @@ type follower struct {
 	feedSession *session
 	feedRunning bool
 	heard       time.Duration // when it last delivered
-	feedFails   outage.Log
+	feedFails   loop.Outage
 	outrun      int // reads in a row that were newer than what the feed had delivered
 	feeds       retry
 }
@@ -93,6 +92,9 @@ type answer struct {
 // term.
 func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, name string, poll, term time.Duration) {
 	f.timekeeper = newTimekeeper(clock)
+	if !f.system {
+		f.mailbox.Clock = clock
+	}
 	f.decider = d
 	f.feed, _ = d.(ChangeFeed)
 	f.poll, f.timeout, f.patience = poll, min(max(term/4, minInterval), maxCall), term

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/internal/hooks"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // Campaign is a running candidate, made by [Config.Start]. Use it to ask about the leadership,
@@ -73,7 +73,7 @@ func newCampaign(ctx context.Context, cfg Config, hold time.Duration, s *single)
 	c.clock = clockCheck{f: f, l: c.l}
 	c.clock.bounded, _ = cfg.Clock.(clocks.Bounded)
 	_, c.writes = backoffs(cfg.LeaderID, cfg.PollInterval, cfg.TermLength)
-	c.changed = deliveries{Calls: hooks.Calls{Limit: maxWaiting, Idle: f.events.Idle}, ctx: context.WithoutCancel(ctx)}
+	c.changed = deliveries{Calls: loop.Calls{Limit: maxWaiting, Idle: f.events.Idle}, ctx: context.WithoutCancel(ctx)}
 	c.view.Store(newView(f.timekeeper, NoElections))
 	f.log(slog.LevelInfo, "campaign started", "id", cfg.LeaderID, "place", firstPlace{f}, "term", cfg.TermLength, "skew", cfg.MaxClockSkew, "pushed", f.feed != nil)
 	return c
@@ -171,7 +171,7 @@ func (c *Campaign) stuck(now instant) error {
 // loop is the campaign, from its beginning to its end, in one goroutine.
 func (c *Campaign) loop() {
 	defer close(c.done)
-	defer c.f.close()
+	defer c.f.mailbox.Close()
 	defer c.proofs.end()
 	defer c.abandon()
 	c.slice = maxSlice
@@ -184,7 +184,7 @@ func (c *Campaign) loop() {
 	awaken := context.AfterFunc(c.start, func() { c.f.post(nothing) })
 	defer awaken()
 	for {
-		c.f.handle(c.f.now)
+		c.f.handle()
 		now := c.f.now()
 		wake, stopped := c.step(now)
 		if stopped {
@@ -219,12 +219,12 @@ func (c *Campaign) abandon() {
 // was stepped, so less of d may be left.
 func (c *Campaign) sleep(begin instant, d time.Duration) {
 	if c.leadership == nil && !c.l.measuring(begin) {
-		c.f.mailbox.sleep(c.cfg.Clock, d, nil)
+		c.f.mailbox.Sleep(d, nil)
 		return
 	}
 	now := begin
 	late := func() bool { return c.f.now().mono-now.mono > maxLate }
-	for left := d; left > 0 && c.f.mailbox.sleep(c.cfg.Clock, min(left, c.slice), late); {
+	for left := d; left > 0 && c.f.mailbox.Sleep(min(left, c.slice), late); {
 		now = c.f.now()
 		passed := now.mono - begin.mono
 		if (now.wall.Sub(begin.wall)-passed).Abs() > maxApart || c.View().latched() {

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/hooks"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // Trace has hooks that a campaign or an observer calls. Use it for metrics, tracing and tests.
@@ -46,13 +46,13 @@ func JoinTraces(traces ...*Trace) *Trace {
 		if t == nil {
 			continue
 		}
-		all.StoreOp = hooks.InTurn(all.StoreOp, t.StoreOp)
-		all.StatusChanged = hooks.InTurn(all.StatusChanged, t.StatusChanged)
-		all.Extended = hooks.InTurn(all.Extended, t.Extended)
-		all.Feed = hooks.InTurn(all.Feed, t.Feed)
-		all.News = hooks.InTurn(all.News, t.News)
-		all.ClockSkew = hooks.InTurn(all.ClockSkew, t.ClockSkew)
-		all.DuplicateID = hooks.InTurn(all.DuplicateID, t.DuplicateID)
+		all.StoreOp = loop.InTurn(all.StoreOp, t.StoreOp)
+		all.StatusChanged = loop.InTurn(all.StatusChanged, t.StatusChanged)
+		all.Extended = loop.InTurn(all.Extended, t.Extended)
+		all.Feed = loop.InTurn(all.Feed, t.Feed)
+		all.News = loop.InTurn(all.News, t.News)
+		all.ClockSkew = loop.InTurn(all.ClockSkew, t.ClockSkew)
+		all.DuplicateID = loop.InTurn(all.DuplicateID, t.DuplicateID)
 	}
 	return all
 }

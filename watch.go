@@ -8,7 +8,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/internal/durations"
-	"github.com/c8e606e4/leaderelection/internal/hooks"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // WatchConfig describes an observer, which follows an election without taking part. Set
@@ -75,7 +75,7 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, ent
 	f.owner, f.known = o, &o.k
 	o.diagnosis = diagnosis{f: f}
 	o.setPoll(DefaultTermLength)
-	o.out = deliveries{Calls: hooks.Calls{Limit: maxWaiting, Idle: f.events.Idle}, ctx: ctx}
+	o.out = deliveries{Calls: loop.Calls{Limit: maxWaiting, Idle: f.events.Idle}, ctx: ctx}
 	return o.loop()
 }
 
@@ -111,14 +111,14 @@ type observer struct {
 func (o *observer) loop() error {
 	awaken := context.AfterFunc(o.parent, func() { o.f.post(nothing) })
 	defer awaken()
-	defer o.f.close()
+	defer o.f.mailbox.Close()
 	for {
-		o.f.handle(o.f.now)
+		o.f.handle()
 		wake, stopped := o.step(o.f.now())
 		if stopped {
 			return o.err
 		}
-		o.f.sleep(o.cfg.Clock, wake, nil)
+		o.f.mailbox.Sleep(wake, nil)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/outage"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 	"github.com/c8e606e4/leaderelection/internal/warnings"
 )
 
@@ -46,7 +46,7 @@ func Follow(ctx context.Context, w leaderelection.WatchConfig, onError func(erro
 func (f *Follower) run(ctx context.Context, w leaderelection.WatchConfig) {
 	defer close(f.done)
 	log, begun := warnings.Or(w.Logger), f.clock.Now()
-	fails := outage.Log{Over: "leaderelection: the election is watched again", To: func(level slog.Level, msg string, args ...any) {
+	fails := loop.Outage{Over: "leaderelection: the election is watched again", To: func(level slog.Level, msg string, args ...any) {
 		log.Log(ctx, level, msg, args...)
 	}}
 	pause := firstPause

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/internal/hooks"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // maxEvents is how many calls may wait for a Trace or Logger that is stuck, maxWaiting how many
@@ -17,7 +15,7 @@ const maxEvents, maxWaiting = 1024, 128
 
 // deliveries calls a user's callback with records.
 type deliveries struct {
-	hooks.Calls
+	loop.Calls
 	ctx  context.Context
 	last delivery // the one that was added last
 
@@ -61,102 +59,16 @@ type event func(now instant)
 // nothing is the event that something has changed that the loop looks at in each step.
 func nothing(instant) {}
 
-// mailbox brings events to a loop, and wakes it.
-type mailbox struct {
-	mu       sync.Mutex
-	queue    []event
-	spare    []event
-	sleeping bool
-
-	// On the system's clock the loop keeps one timer for all its sleeps. With a thousand leaders in
-	// a process that look at their clocks every second, that saves most of the time. Events ring
-	// the bell instead of the timer: in a synctest bubble whose test has returned, no timer goes
-	// off any more.
-	timer *time.Timer
-	bell  chan struct{}
-
-	// On any other clock the loop sleeps by the Clock alone, under a ctx. Its end wakes the loop.
-	ctx  context.Context
-	wake context.CancelFunc
-}
-
 // post hands e to the loop. It never blocks.
-func (m *mailbox) post(e event) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.queue = append(m.queue, e)
-	if !m.sleeping {
-		return
-	}
-	m.sleeping = false
-	if m.timer != nil {
-		m.bell <- struct{}{} // there is room: one is sent for each sleep
-	} else {
-		m.wake()
-	}
-}
+func (f *follower) post(e event) { f.mailbox.Post(e) }
 
-// handle takes in what was posted, each with one look at the clock. Only the loop calls it.
-func (m *mailbox) handle(now func() instant) {
-	m.mu.Lock()
-	posted := m.queue
-	m.queue, m.spare = m.spare[:0], posted
-	m.mu.Unlock()
+// handle takes in what was posted, each with one look at the clock.
+func (f *follower) handle() {
+	posted := f.mailbox.Take()
 	for _, e := range posted {
-		e(now())
+		e(f.now())
 	}
 	clear(posted)
-}
-
-// sleep returns true after d by the clock, or false when something is posted. If the process was stopped just before
-// the timer was set, the timer is late: then late says so, and sleep returns true at once. On a clock that is not the
-// system's nobody can ask it in time.
-func (m *mailbox) sleep(clock clocks.Clock, d time.Duration, late func() bool) bool {
-	system := isSystem(clock)
-	m.mu.Lock()
-	if len(m.queue) > 0 {
-		m.mu.Unlock()
-		return false
-	}
-	switch {
-	case system && m.timer == nil:
-		m.timer, m.bell = time.NewTimer(d), make(chan struct{}, 1)
-	case system:
-		m.timer.Reset(d) // which also discards what it may have sent
-	case m.ctx == nil || m.ctx.Err() != nil:
-		m.ctx, m.wake = context.WithCancel(context.Background())
-	}
-	m.sleeping = true
-	m.mu.Unlock()
-
-	if system && (late == nil || !late()) {
-		select {
-		case <-m.timer.C:
-		case <-m.bell:
-			return false
-		}
-	} else if !system {
-		clock.SleepFor(m.ctx, d)
-	}
-
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	slept := m.sleeping // post clears it to say that it has woken the loop
-	m.sleeping = false
-	if system && !slept {
-		<-m.bell
-	}
-	return slept
-}
-
-// close frees the timer and the ctx of the last sleep.
-func (m *mailbox) close() {
-	if m.timer != nil {
-		m.timer.Stop()
-	}
-	if m.wake != nil {
-		m.wake()
-	}
 }
 
 // session is one run of a ChangeFeed.
