@@ -70,9 +70,7 @@ func (c *Campaign) act(wake *alarm) {
 	c.weigh(wake.now)
 	wish := c.wish(wake.now)
 	c.l.wake(wake, wish)
-	if c.cooldown > wake.now.mono {
-		wake.at(c.cooldown)
-	}
+	wake.later(c.cooldown)
 	if !c.f.mayCall(wake) {
 		return
 	}

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// lease is one candidate's part in an election: what it knows of the record and of its own writes, and
-// whether it leads. It is pure: it calls, waits and logs nothing, and has no clock of its own. A driver tells
-// it what was read, written and pushed, and when, and asks which call is due. Nothing that a driver does with
-// the answers can make two views true.
+// lease is one candidate's part in an election: what it knows of the record and of its own writes, and whether it
+// leads. It is pure: it calls, waits and logs nothing, and has no clock of its own. A driver tells it what was
+// read, written and pushed, and when, and asks which call is due. Nothing that a driver does with the answers can
+// make two views true.
 type lease struct {
 	claims
 	witness
@@ -179,25 +179,6 @@ func (d *lead) ask(r *RaceEntry, id string) {
 	}
 }
 
-// bounded takes in the clock's own bound for its error; 0 if it cannot tell.
-func (l *lease) bounded(bound time.Duration) {
-	l.own(bound, l.skew)
-	for i := range l.writes {
-		if w := &l.writes[i]; l.witness.bound != 0 && w.robs() {
-			l.hush(w.begun) // it may have been taken too early
-		}
-	}
-	l.doubt()
-}
-
-// doubt ends a view that rests on a clock that is proved wrong.
-func (l *lease) doubt() {
-	l.mistrust = l.checked && l.wrong()
-	if l.mistrust && l.lead != nil && !l.lead.confirmed.of.Unsynchronized {
-		l.leave(ErrClockSkew)
-	}
-}
-
 // wish is what a driver, which knows health, callbacks, pauses and ends, would like.
 type wish struct {
 	lead   bool          // to lead, if nobody does; else to give the record back
@@ -268,8 +249,8 @@ func (l *lease) holds(now instant) bool {
 	return false
 }
 
-// issue returns the record of a write that begins now, and notes it. The two ids are random, and made up for it. Writes of more than two terms ago are
-// forgotten: what they have claimed is over. But the record stays this candidate's own.
+// issue returns the record of a write that begins now, and notes it. The two ids are random, and made up for it.
+// Writes of more than two terms ago are forgotten: what they have claimed is over. But the record stays its own.
 func (l *lease) issue(now instant, kind OpKind, id, incarnation string) *RaceEntry {
 	if kind == OpRelease {
 		for i := range l.writes {
@@ -313,10 +294,9 @@ func (l *lease) issue(now instant, kind OpKind, id, incarnation string) *RaceEnt
 // maxWrites is how many writes are remembered. An ExtendEvery of a twentieth of a term makes forty in two terms.
 const maxWrites = 64
 
-// acquisition completes the record that begins a leadership. Its Incarnation is made up now: two processes may
-// have been restored from one snapshot of a machine, so what was made up before need not be this process's
-// alone. A record of this candidate's own keeps its Incarnation, which shows everybody why nobody waited for
-// its term.
+// acquisition completes the record that begins a leadership. Its Incarnation is made up now: two processes may have
+// been restored from one snapshot of a machine, so what was made up before need not be this process's alone. A
+// record of this candidate's own keeps its Incarnation, which shows everybody why nobody waited for its term.
 func (l *lease) acquisition(r *RaceEntry, now instant) {
 	b := l.base.of
 	_, r.Unsynchronized = l.over(now, l.mine)
@@ -399,37 +379,23 @@ func (l *lease) measuring(now instant) bool {
 	return slices.ContainsFunc(l.writes, func(w write) bool { return w.of.Unsynchronized && !w.done && w.view.live(now) })
 }
 
-// stake returns until when an open acquisition may have won a view; 0: none.
-func (l *lease) stake() (until time.Duration) {
-	for i := range l.writes {
-		if w := &l.writes[i]; l.unsure && w.kind == OpAcquire && !w.done {
-			until = max(until, w.view.mono)
-		}
-	}
-	return until
-}
-
 // wake sets the alarm for the next moment at which something else may be due.
 func (l *lease) wake(a *alarm, w wish) {
 	if d := l.lead; d != nil {
 		a.at(d.view.mono)
 		a.atWall(d.view.wall)
-		if due := d.confirmed.begun.mono + w.extend; w.keep && due > a.now.mono {
-			a.at(due)
+		if w.keep {
+			a.later(d.confirmed.begun.mono + w.extend)
 		}
 		return
 	}
 	for i := range l.writes {
-		if until := l.writes[i].begun.mono + l.term; until > a.now.mono {
-			a.at(until)
-		}
+		a.later(l.writes[i].begun.mono + l.term)
 	}
 	if l.base.of == nil {
 		return
 	}
-	if l.quiet > a.now.mono {
-		a.at(l.quiet)
-	}
+	a.later(l.quiet)
 	a.until(l.claims.end(l.newest))
 	a.until(l.claims.end(l.base))
 }

@@ -155,3 +155,13 @@ func (c *Campaign) weigh(now instant) {
 		u.stake = c.l.stake()
 	}
 }
+
+// stake returns until when an open acquisition may have won a view; 0: none.
+func (l *lease) stake() (until time.Duration) {
+	for i := range l.writes {
+		if w := &l.writes[i]; l.unsure && w.kind == OpAcquire && !w.done {
+			until = max(until, w.view.mono)
+		}
+	}
+	return until
+}
