@@ -392,10 +392,9 @@ func (l *lease) wake(a *alarm, w wish) {
 	for i := range l.writes {
 		a.later(l.writes[i].begun.mono + l.term)
 	}
-	if l.base.of == nil {
-		return
-	}
 	a.later(l.quiet)
-	a.until(l.claims.end(l.newest))
-	a.until(l.claims.end(l.base))
+	if l.base.of != nil {
+		a.until(l.claims.end(l.newest))
+		a.until(l.claims.end(l.base))
+	}
 }
