@@ -166,10 +166,10 @@ func (c *Campaign) learn(e *RaceEntry, began, now instant, how source) {
 		c.cooldown = now.mono + c.cfg.TermLength // an operator has asked for a hand-over before it began
 	}
 	c.follow(now)
+	c.leader.Store(c.l.newest.of)
 	if !news {
 		return
 	}
-	c.leader.Store(e)
 	c.proofs.watch(e)
 	c.tellChange(e)
 }

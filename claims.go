@@ -108,7 +108,7 @@ func (k *claims) learn(r *RaceEntry, how source, own bool, now instant) (news bo
 		if proof {
 			n.proved, k.doubt = true, false
 		}
-		k.base = claim{r, n.seen, n.proved}
+		n.of, k.base = r, claim{r, n.seen, n.proved} // so that what was learned first need not be kept
 	case !proof:
 		k.disputed = k.disputed || !n.proved
 	default:

@@ -101,7 +101,7 @@ type observer struct {
 	shown     instant // the same, of the last read that returned the newest record
 	diagnosis diagnosis
 	out       deliveries
-	lapsed    *RaceEntry // the record that Lapsed was called for
+	lapsed    bool // Lapsed was called for the newest record
 	ending    bool
 	endBy     time.Duration
 	err       error
@@ -173,7 +173,7 @@ func (o *observer) act(wake *alarm) {
 	f := &o.f
 	lapse, pending := o.lapseAt()
 	if pending && lapse.reached(o.shown) {
-		o.lapsed, pending = o.k.newest.of, false
+		o.lapsed, pending = true, false
 		if o.cfg.Lapsed != nil {
 			o.out.deliver(delivery{entry: o.k.newest.of, call: o.cfg.Lapsed})
 		}
@@ -197,7 +197,7 @@ func (o *observer) act(wake *alarm) {
 // whether that is still to be reported.
 func (o *observer) lapseAt() (end, bool) {
 	e := o.k.newest.of
-	if e == nil || e.Vacant() || e == o.lapsed {
+	if e == nil || e.Vacant() || o.lapsed {
 		return end{}, false
 	}
 	return o.k.end(o.k.newest), true
@@ -210,7 +210,7 @@ func (o *observer) learn(e *RaceEntry, at, now instant, how source) {
 	}
 	news := o.k.learn(e, how, false, now)
 	if news {
-		o.shown = instant{}
+		o.shown, o.lapsed = instant{}, false
 	}
 	if how == wasRead {
 		o.readAt = at
