@@ -13,7 +13,7 @@ import (
 type lease struct {
 	claims
 	witness
-	writes  []write    // of the lease, of the last two terms
+	writes  []write    // of the lease, of the last term
 	unsure  bool       // a write's outcome is open: a read comes before any other write
 	refused *RaceEntry // a write over it was refused: if it is old, it is written over again when two reads in a row have shown it
 	proof   bool       // base was read or written, and not only pushed
@@ -250,7 +250,7 @@ func (l *lease) holds(now instant) bool {
 }
 
 // issue returns the record of a write that begins now, and notes it. The two ids are random, and made up for it.
-// Writes of more than two terms ago are forgotten: what they have claimed is over. But the record stays its own.
+// Writes whose claims are over are forgotten. But the record stays its own.
 func (l *lease) issue(now instant, kind OpKind, id, incarnation string) *RaceEntry {
 	if kind == OpRelease {
 		for i := range l.writes {
@@ -286,13 +286,13 @@ func (l *lease) issue(now instant, kind OpKind, id, incarnation string) *RaceEnt
 		}
 		d.expiry, d.last = r.TermExpiry, w.view
 	}
-	l.writes = slices.DeleteFunc(l.writes, func(o write) bool { return now.mono > o.begun.mono+2*l.term && !(l.proved != nil && o.led(l.proved)) })
+	l.writes = slices.DeleteFunc(l.writes, func(o write) bool { return now.mono > o.begun.mono+l.term+drift(l.term, l.skew) && !(l.proved != nil && o.led(l.proved)) })
 	l.writes = append(l.writes[max(0, len(l.writes)-maxWrites+1):], w)
 	return r
 }
 
-// maxWrites is how many writes are remembered. An ExtendEvery of a twentieth of a term makes forty in two terms.
-const maxWrites = 64
+// maxWrites is how many writes are remembered. An ExtendEvery of a twentieth of a term makes thirty in one and a half.
+const maxWrites = 32
 
 // acquisition completes the record that begins a leadership. Its Incarnation is made up now: two processes may have
 // been restored from one snapshot of a machine, so what was made up before need not be this process's alone. A

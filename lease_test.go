@@ -692,7 +692,7 @@ func TestLeaseRule9Leave(t *testing.T) {
 	}.run(t)
 }
 
-// A lease remembers no more writes than two terms have.
+// A lease remembers no more writes than a term and a half have.
 func TestLeaseWritesAreFew(t *testing.T) {
 	p, _ := elected(t)
 	w := wish{lead: true, keep: true, extend: tT / 20}
@@ -701,7 +701,7 @@ func TestLeaseWritesAreFew(t *testing.T) {
 		r := p.begins(now, w, OpExtend)
 		p.answers(lands(r), wasWritten, now, now)
 	}
-	if len(p.writes) > 42 {
+	if len(p.writes) > 24 {
 		t.Errorf("%d writes are remembered", len(p.writes))
 	}
 	p.measured = true
