@@ -99,15 +99,17 @@ act". So a loop asks both. context.Cause says why ctx ended: [ErrOusted], [ErrEx
 # Clocks
 
 That clocks are within MaxClockSkew is an assumption. It is checked against the store's
-timestamps, if any, and the error that the Clock knows of itself (clocks.Kernel). A candidate
-whose clock is proved wrong does not campaign. A leader steps down at once, with
-[ErrClockSkew]. The check is as precise as the request's round trip plus the resolution of
-the timestamp: views can overlap by at most that much. If clocks.Kernel vouches for this
-machine's clock, the store's clock is the wrong one: the leadership goes on, and its record is
-marked Unsynchronized. Without it, the ClockPolicy [SynchronizedWarnOnly] makes the proof a
-warning. If no clock can be trusted, use [Unsynchronized]: candidates then measure the term by
-their monotonic clocks. A TermExpiry that no right clock could have written keeps an election
-waiting for two terms, if its record has no Hold: docs/design.md has the rule.
+timestamps of a candidate's own writes, if any, and the error that the Clock knows of itself
+(clocks.Kernel). A leader whose clock is proved wrong steps down at once, with [ErrClockSkew].
+The check is as precise as the request's round trip plus the resolution of the timestamp:
+views can overlap by at most that much. The candidate leaves the record to the others for a
+term and the drift (S, or T/100 if that is more). Then it may lead by its monotonic clock, and
+its record is marked Unsynchronized; with a Hold it stays away. If the store's clock is the
+wrong one, this happens to all.
+
+If no clock can be trusted, use [Unsynchronized]: candidates then measure the term by their
+monotonic clocks. A TermExpiry that no right clock could have written keeps an election
+waiting for two terms (T + 3 S, if that is more), if its record has no Hold.
 
 # What is not promised
 
@@ -121,8 +123,7 @@ That there is a leader. While the store is out of reach nobody can be elected, a
 view ends. After a crash that no lifeline proves, nobody leads for the time said above.
 
 That clocks are right. Beyond MaxClockSkew the promise is void, except for two cases: a view
-ends in time though the leader's clock is set back, and a store's stamps show some errors. The
-next extension by a clock that is behind says too early when the term is over.
+ends in time though the leader's clock is set back, and a store's stamps show some errors.
 
 That a leader is not copied. If a process is cloned while it leads or acquires, as part of a
 virtual machine, both have its view until their next extension, and one of the two extensions
@@ -132,9 +133,10 @@ the hypervisor gives it a VM generation id. Clones that draw the same numbers, a
 same tick of a coarse clock, cannot be told apart by anybody.
 
 That a store keeps what it acknowledged. Each decider's package says under which settings its
-store may lose a confirmed write. That may mean two leaders, and repeated fencing tokens.
-Candidates and observers that know a newer record log a warning when reads have returned an
-older one for more than a term.
+store may lose a confirmed write. That may mean two leaders, and repeated fencing tokens. A
+candidate that sees that the record has gone back waits for a term and the drift. Candidates
+and observers that know a newer record log a warning when reads have returned an older one for
+more than a term.
 
 More: docs/design.md, docs/rules.md.
 */
