@@ -47,8 +47,8 @@ func (c *common) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.id, "id", "", "this candidate's name, unique in the election (default host name, pid and a random part)")
 	f.DurationVar(&c.term, "term", leaderelection.DefaultTermLength, "how long a lease runs; the leader extends it about twice a term")
 	f.DurationVar(&c.skew, "skew", time.Second, "how far any candidate's clock may be from true time")
-	f.Var((*clocksFlag)(c), "clocks", "synchronized, kernel, warn-only, shared or unsynchronized: see docs/operators.md#store-and-clocks")
-	f.IntVar(&c.priority, "priority", 0, "after standing by for a term, ask a leader whose priority is less to hand over, if it has led for four terms")
+	f.Var((*clocksFlag)(c), "clocks", "synchronized, kernel, shared or unsynchronized: see docs/operators.md#store-and-clocks")
+	f.IntVar(&c.priority, "priority", 0, "after standing by for four terms under a leader whose priority is less, ask it to hand over")
 	f.DurationVar(&c.extendEvery, "extend-every", 0, "how often a leader extends its lease. If the store fails, it leads on for at least --term less --skew less this (default half of what --skew leaves of --term; with a command half of what --skew, --grace and a margin leave)")
 	f.DurationVar(&c.poll, "poll", 0, "how often to read the record if the store cannot push changes (default half a term)")
 	f.StringSliceVar(&c.hostPort, "host-port", nil, "where clients reach this candidate when it leads; \":PORT\" stands for this machine's addresses, without those of Docker's bridges and the like; may be repeated")
@@ -254,7 +254,7 @@ func (a *app) onURL(do func(c *cobra.Command, url string) error) func(*cobra.Com
 
 // trusts are the values of --clocks: each ClockPolicy at its index, and one more for
 // clocks.Kernel.
-var trusts = []string{"synchronized", "warn-only", "shared", "unsynchronized", "kernel"}
+var trusts = []string{"synchronized", "shared", "unsynchronized", "kernel"}
 
 // clocksFlag is --clocks as a flag's value.
 type clocksFlag common

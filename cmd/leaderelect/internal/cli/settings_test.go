@@ -202,7 +202,7 @@ func TestBadValues(t *testing.T) {
 		{args: "--clocks unsynchronized --skew 0", want: "--skew is 0, must be positive"},
 		{args: "--clocks shared --skew 1s", want: "--skew means nothing with --clocks shared"},
 		{args: "--clocks shared", env: map[string]string{"LEADERELECT_SKEW": "1s"}, want: "--skew means nothing with --clocks shared"},
-		{args: "--clocks right", want: "want synchronized, warn-only, shared, unsynchronized, kernel"},
+		{args: "--clocks right", want: "want synchronized, shared, unsynchronized, kernel"},
 		{env: map[string]string{"LEADERELECT_CLOCKS": "right"}, want: `LEADERELECT_CLOCKS="right" in the environment`},
 		{file: "clocks = right", want: "settings:1: clocks: "},
 		{args: "--once --hold 5m --clocks unsynchronized", want: "--hold is not for --clocks unsynchronized"},
@@ -253,7 +253,7 @@ func TestClocks(t *testing.T) {
 		"--clocks synchronized":             {ClockPolicy: leaderelection.Synchronized, MaxClockSkew: time.Second},
 		"--clocks kernel":                   {ClockPolicy: leaderelection.Synchronized, MaxClockSkew: time.Second, Clock: clocks.Kernel()},
 		"--clocks kernel --clocks shared":   {ClockPolicy: leaderelection.SharedClock},
-		"--clocks warn-only --skew 10ms":    {ClockPolicy: leaderelection.SynchronizedWarnOnly, MaxClockSkew: 10 * time.Millisecond},
+		"--clocks synchronized --skew 10ms": {ClockPolicy: leaderelection.Synchronized, MaxClockSkew: 10 * time.Millisecond},
 		"--clocks shared":                   {ClockPolicy: leaderelection.SharedClock},
 		"--clocks unsynchronized":           {ClockPolicy: leaderelection.Unsynchronized, MaxClockSkew: time.Second},
 		"--skew 2s --clocks unsynchronized": {ClockPolicy: leaderelection.Unsynchronized, MaxClockSkew: 2 * time.Second},
@@ -285,9 +285,9 @@ func TestCandidate(t *testing.T) {
 	if err := os.WriteFile(params, []byte{0, 1}, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	a := &app{errOut: io.Discard, common: common{term: time.Minute, skew: time.Second, hostPort: []string{"a:1"}, params: "@" + params, clocks: leaderelection.SynchronizedWarnOnly}}
+	a := &app{errOut: io.Discard, common: common{term: time.Minute, skew: time.Second, hostPort: []string{"a:1"}, params: "@" + params, clocks: leaderelection.Unsynchronized}}
 	cfg, err := a.candidate()
-	if err != nil || string(cfg.ConnectionParams) != "\x00\x01" || cfg.HostPort[0] != "a:1" || cfg.TermLength != time.Minute || cfg.ClockPolicy != leaderelection.SynchronizedWarnOnly {
+	if err != nil || string(cfg.ConnectionParams) != "\x00\x01" || cfg.HostPort[0] != "a:1" || cfg.TermLength != time.Minute || cfg.ClockPolicy != leaderelection.Unsynchronized {
 		t.Errorf("%+v, %v", cfg, err)
 	}
 	other, _ := a.candidate() // checked above
@@ -319,7 +319,7 @@ func TestEverySettingIsTaken(t *testing.T) {
 	notOfGroups := []string{"LeaderID", "ConnectionParams", "ExtendEvery", "Priority"} // a member has a MemberID
 	a := &app{errOut: io.Discard, common: common{
 		id: "a", term: time.Minute, skew: time.Second, poll: time.Second, hostPort: []string{"a:1"}, params: "x",
-		priority: 1, extendEvery: 10 * time.Second, clocks: leaderelection.SynchronizedWarnOnly,
+		priority: 1, extendEvery: 10 * time.Second, clocks: leaderelection.Unsynchronized,
 	}}
 	cfg, err := a.candidate()
 	if err != nil {

@@ -299,7 +299,7 @@ func (s *sidecarRun) lead(ctx context.Context, cancel context.CancelCauseFunc, d
 	if s.job != nil {
 		return s.job.campaign(ctx, cancel, s.cfg, s.tell.begun)
 	}
-	campaign, err := s.cfg.Start(ctx)
+	campaign, err := start(ctx, s.cfg, 0)
 	if err != nil {
 		return err
 	}
