@@ -17,6 +17,7 @@ import (
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
@@ -40,7 +41,8 @@ type common struct {
 	extendEvery time.Duration
 	kernelClock bool
 
-	store string // from the environment or the file: the URL if none is given
+	store    string // from the environment or the file: the URL if none is given
+	confides bool   // the file has a secret in it
 }
 
 func (c *common) flags(f *pflag.FlagSet) {
@@ -81,6 +83,9 @@ func (a *app) settle(cmd *cobra.Command) error {
 		return usage("--log-level is %q, want debug, info, warn or error", c.logLevel)
 	}
 	store.LogDrivers(a.logger())
+	if c.confides {
+		a.warnOfReaders("--config", c.config)
+	}
 	a.warnOfMistyped(cmd.Root())
 	if err := checkSpans(cmd); err != nil {
 		return err
@@ -180,6 +185,7 @@ func (a *app) fromFile(cmd *cobra.Command, path string) error {
 		}
 		name, value, found := strings.Cut(line, "=")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		a.common.confides = a.common.confides || redact.URL(value) != value
 		switch {
 		case !found:
 			return usage("%s:%d: want name = value: there is no =", path, n)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -229,6 +230,38 @@ func TestBadValues(t *testing.T) {
 	// A setting of another command is that one's matter.
 	if _, _, code, errOut := probe(t, nil, "store = file:x\ncandidates = 7\nlisten = :1\n"); code != 0 {
 		t.Errorf("%d %s", code, errOut)
+	}
+}
+
+// A file that has a secret, and that every user may read, is warned of.
+func TestReadableSecrets(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no such modes")
+	}
+	const warning = "every user of this machine may read this file"
+	for text, secret := range map[string]bool{"store = redis://:hunter2@host/0\n": true, "store = redis://host/0\n": false} {
+		_, _, code, errOut := probe(t, nil, text) // a file of mode 0644
+		if code != 0 || strings.Contains(errOut, warning) != secret || strings.Contains(errOut, "hunter2") {
+			t.Errorf("%s: %d %s", text, code, errOut)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte("a secret of some length"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for mode, warned := range map[os.FileMode]bool{0o644: true, 0o604: true, 0o640: false, 0o600: false} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		a := &app{errOut: &log, common: common{logLevel: "info"}}
+		if _, err := (&served{listen: ":0", secretFile: path}).check(a); err != nil {
+			t.Fatal(err)
+		}
+		a.log().Flush(time.Minute)
+		if strings.Contains(log.String(), warning) != warned {
+			t.Errorf("%v: %q", mode, log.String())
+		}
 	}
 }
 
