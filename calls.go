@@ -54,6 +54,8 @@ type follower struct {
 	lastCall  time.Duration // when the last call began
 	lastRead  time.Duration // and the last read
 	everAsked bool
+	awaited   *RaceEntry    // the state of the record for which turn has set turnAt
+	turnAt    time.Duration // see turn
 
 	sayBlocked time.Duration // when to say next that calls hang
 

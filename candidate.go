@@ -74,7 +74,12 @@ func (c *Campaign) act(wake *alarm) {
 	if !c.f.mayCall(wake) {
 		return
 	}
-	switch kind := c.l.next(wake.now, wish); {
+	kind := c.l.next(wake.now, wish)
+	if turn := c.turn(wake.now, kind); wake.now.mono < turn {
+		wake.at(turn)
+		return
+	}
+	switch {
 	case kind == OpRead:
 		c.f.read(wake, max(c.readDue(), c.f.reads.floor))
 	case kind != "" && c.mayWrite(wake, kind):
@@ -166,6 +171,9 @@ func (c *Campaign) learn(e *RaceEntry, began, now instant, how source) {
 		c.cooldown = now.mono + c.cfg.TermLength // an operator has asked for a hand-over before it began
 	}
 	c.follow(now)
+	if c.leader.Load() == nil && c.l.end(c.l.newest) == free {
+		c.f.awaited = e // nobody else learns of it now: it is this candidate's turn
+	}
 	c.leader.Store(c.l.newest.of)
 	if !news {
 		return

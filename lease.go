@@ -286,7 +286,9 @@ func (l *lease) issue(now instant, kind OpKind, id, incarnation string) *RaceEnt
 		}
 		d.expiry, d.last = r.TermExpiry, w.view
 	}
-	l.writes = slices.DeleteFunc(l.writes, func(o write) bool { return now.mono > o.begun.mono+l.term+drift(l.term, l.skew) && !(l.proved != nil && o.led(l.proved)) })
+	l.writes = slices.DeleteFunc(l.writes, func(o write) bool {
+		return now.mono > o.begun.mono+l.term+drift(l.term, l.skew) && !(l.proved != nil && o.led(l.proved))
+	})
 	l.writes = append(l.writes[max(0, len(l.writes)-maxWrites+1):], w)
 	return r
 }

@@ -166,7 +166,7 @@ func TestOnceHoldsWhenItsMachineDied(t *testing.T) {
 		b := join(t, d, "b")
 		sleep(time.Minute + S - 100*time.Millisecond - time.Since(began))
 		b.follows(t)
-		sleep(300 * time.Millisecond)
+		sleep(200*time.Millisecond + spread)
 		b.leads(t)
 	})
 }
