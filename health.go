@@ -135,7 +135,7 @@ type ClockSkewError struct {
 // Error says by how much the clock is off, and what to do.
 func (e *ClockSkewError) Error() string {
 	const advice = "repair this machine's time service, or raise MaxClockSkew for all candidates"
-	const either = "; if the store's clock is the wrong one, repair that; clocks.Kernel as the Clock tells which"
+	const either = "; if the store's clock is the wrong one, repair that (leaderelect doctor tells which)"
 	switch {
 	case e.Bound && e.Offset == clocks.Unbounded:
 		return fmt.Sprintf("%v of %v: the kernel says that nothing keeps it right: %s", ErrClockSkew, e.MaxClockSkew, advice)

@@ -44,8 +44,8 @@ const AnySuccessor = "*"
 type LeaderToken interface {
 	// CommitTS returns the time at which the store wrote this version, by the store's clock,
 	// or the zero time if the store does not tell. The library compares a candidate's clock
-	// with it. It never decides who leads, but a candidate whose clock it proves wrong does
-	// not lead (see ErrClockSkew). A timestamp that is coarser than a nanosecond must end in
+	// with it. It never decides who leads, but a candidate whose clock it proves wrong
+	// compares no clocks (see ErrClockSkew). A timestamp that is coarser than a nanosecond must end in
 	// zeros: they show its precision.
 	CommitTS() time.Time
 }
