@@ -69,3 +69,10 @@ func TestRule13SleepsBySlices(t *testing.T) {
 		}
 	})
 }
+
+// A Leadership that Lead did not return has nothing to release.
+func TestZeroLeadership(t *testing.T) {
+	var l Leadership
+	l.Release()
+	l.Release()
+}

@@ -251,7 +251,7 @@ var planted = []mutants.Mutant{
 	{Name: "a success with the token that was written over is believed",
 		Edit: change{"case sameVersion(token, e.Token):", "case false:"}, CaughtBy: "TestRule19"},
 	{Name: "tokens that cannot be compared are never the same",
-		Edit: change{"return reflect.DeepEqual(a, b)", "return false"}, CaughtBy: "TestRule19"},
+		Edit: change{"same = reflect.DeepEqual(a, b)", "same = false"}, CaughtBy: "TestRule19|TestSameVersion"},
 	{Name: "a record is its order and its writer",
 		Edit: change{"e.Incarnation == o.Incarnation && e.WriteID == o.WriteID && e.LeaderID == o.LeaderID &&\n		e.Successor == o.Successor && ", "e.Incarnation == o.Incarnation && e.WriteID == o.WriteID && e.LeaderID == o.LeaderID &&\n		"}, CaughtBy: "TestRule14"},
 	{Name: "a record that is gone is not told",
