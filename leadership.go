@@ -238,9 +238,9 @@ func (l *Leadership) View() *TimeView { return l.view }
 
 // Release tells the campaign that the caller's work under this leadership is over. It does not
 // wait, and may be called more than once. It does not give up leadership: a campaign that leads
-// goes on. To give it up, call [Campaign.Resign].
+// goes on. To give it up, call [Campaign.Resign]. On a zero Leadership it does nothing.
 func (l *Leadership) Release() {
-	if l.released.CompareAndSwap(false, true) {
+	if l.released.CompareAndSwap(false, true) && l.release != nil {
 		l.release()
 	}
 }

@@ -5,6 +5,7 @@ package electiontest
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,6 +101,32 @@ func TestRule05ReadsBeforeItCampaigns(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Rule 5: a record that comes along with a lost race is no older than the attempt. If its term has run out since, it is
+// read again.
+func TestRule05LostRaceIsAsOldAsItsAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		held := rival(3)
+		held.TermLength, held.TermExpiry = time.Second, time.Now().Add(time.Second)
+		store := d.Handle()
+		store.Inject(memory.Faults(func(memory.Op) memory.Fault {
+			d.Replace(held) // wins the race
+			return memory.Fault{AnswerDelay: 3 * time.Second}
+		}).On(memory.Write).Times(1))
+		begin := time.Now()
+		a := join(t, d, "a", func(c *config) { c.Decider = store.Polled() })
+		sleep(3*time.Second + spread)
+		a.leads(t)
+		var kinds []le.OpKind
+		for _, op := range a.opsSince(begin) {
+			kinds = append(kinds, op.Kind)
+		}
+		if want := []le.OpKind{le.OpRead, le.OpAcquire, le.OpRead, le.OpAcquire}; !slices.Equal(kinds, want) {
+			t.Errorf("it has asked for %v, want %v", kinds, want)
+		}
+	})
 }
 
 // Rule 5: one's own record is not acquired while a callback still runs.
