@@ -65,7 +65,7 @@ and if clocks are compared at all (not with the ClockPolicy SharedClock or Unsyn
 
 A candidate has at most 500 series, histogram buckets counted, and about 200 in practice,
 so 1,000 elections have more than 100,000. Without histograms ([Options].NoHistograms)
-it has at most 47, and about 30 in practice. Each label has a few values, which are words
+it has at most 43, and about 30 in practice. Each label has a few values, which are words
 of this package. Names of elections and candidates are yours. A candidate that has a new
 LeaderID at each start (a pod's name) leaves its old series in Prometheus' storage, not in
 the process.
@@ -108,7 +108,7 @@ type names struct{ election, candidate string }
 // Options are for [New]. The zero value is right for most.
 type Options struct {
 	// NoHistograms leaves the histograms out: for processes with hundreds of elections. Of what
-	// remains a candidate has about 30 series, and 47 at most. The alert ElectionLeaseRunningLow needs
+	// remains a candidate has about 30 series, and 43 at most. The alert ElectionLeaseRunningLow needs
 	// leaderelection_extension_reserve_ratio, and is silent then.
 	NoHistograms bool
 }

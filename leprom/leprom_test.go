@@ -375,7 +375,7 @@ func TestWithoutHistograms(t *testing.T) {
 		}
 		everything(e.Trace())
 	}
-	if n := without.count(t); n != 47 {
+	if n := without.count(t); n != 43 {
 		t.Errorf("%d series", n)
 	}
 	all, few := with.read(t), without.read(t)
