@@ -103,6 +103,9 @@ func (c Config) StartHeld(ctx context.Context, hold time.Duration) (*Campaign, e
 		return nil, err
 	}
 	campaign := newCampaign(ctx, c.withDefaults(), hold, nil)
+	if hold > 0 {
+		campaign.isJob(hold)
+	}
 	go campaign.loop()
 	return campaign, nil
 }
@@ -149,11 +152,19 @@ func (c Config) run(ctx context.Context, name string, o OnceOptions, s *single, 
 	}
 	campaign = newCampaign(runCtx, c.withDefaults(), o.Hold, s)
 	campaign.l.holdsLate = o.HoldOnSuccess
+	campaign.isJob(o.Hold)
 	campaign.loop()
 	if ran.Load() {
 		return result
 	}
 	return campaign.err
+}
+
+// isJob tells Trace that the campaign, which has not begun, is for a job.
+func (c *Campaign) isJob(hold time.Duration) {
+	if t := c.f.trace; t != nil && t.Job != nil {
+		c.f.events.Add(func() { t.Job(hold) })
+	}
 }
 
 // join is errors.Join without saying the same thing twice.
