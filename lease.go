@@ -275,6 +275,9 @@ func (l *lease) issue(now instant, kind OpKind, id, incarnation string) *RaceEnt
 	} else {
 		l.extension(r, now)
 	}
+	if l.holdsLate {
+		r.Hold = 0 // if this process dies, others continue its job
+	}
 	span := l.term - l.skew
 	w := write{kind: kind, of: r, over: l.base.of, old: l.old(l.base.of) && !l.base.of.Emptied && (l.newest.proved || !l.mine(l.newest.of)), begun: now, view: viewEnd{wall: r.TermExpiry.Add(-l.skew), mono: now.mono + span}}
 	if r.Unsynchronized {

@@ -36,6 +36,9 @@ type Trace struct {
 	// once for each of its leaderships. The two never lead at once, but their clients
 	// cannot tell them apart.
 	DuplicateID func(RaceEntry)
+	// Job is called when a campaign begins that is for a job: by Run, by Once, or by StartHeld
+	// with a hold. It gets the Hold, zero for Run. Nobody leads between the runs of a job.
+	Job func(hold time.Duration)
 }
 
 // JoinTraces returns a Trace that calls the hooks of all traces, in their order. Use it to have
@@ -53,6 +56,7 @@ func JoinTraces(traces ...*Trace) *Trace {
 		all.News = loop.InTurn(all.News, t.News)
 		all.ClockSkew = loop.InTurn(all.ClockSkew, t.ClockSkew)
 		all.DuplicateID = loop.InTurn(all.DuplicateID, t.DuplicateID)
+		all.Job = loop.InTurn(all.Job, t.Job)
 	}
 	return all
 }

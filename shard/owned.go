@@ -81,8 +81,8 @@ func (o *Owned) Get() time.Time {
 }
 
 // Context returns OnOwned's ctx. It ends when the shard must be let go. Begin nothing new then. The
-// member may still act on the shard until OnOwned and the requests that lehttp.RequireOwner has let in
-// have returned, for at most DrainTimeout.
+// member may still act on the shard until OnOwned, and the requests and calls that lehttp.RequireOwner and
+// the interceptors of legrpc have let in, have returned, for at most DrainTimeout.
 func (o *Owned) Context() context.Context {
 	if o.ctx == nil {
 		return ended
