@@ -42,7 +42,7 @@ func TestViewEndsBeforeCtx(t *testing.T) {
 func TestRule13LateTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := leading(nil)
-		defer c.f.close()
+		defer c.f.mailbox.Close()
 		begin := c.f.now()
 		time.Sleep(900 * time.Millisecond)
 		c.sleep(begin, time.Second)
@@ -62,7 +62,7 @@ func TestRule13SleepsBySlices(t *testing.T) {
 			begin := c.f.now()
 			c.View().end()
 			c.sleep(begin, 12*time.Hour)
-			c.f.close()
+			c.f.mailbox.Close()
 			if slept := c.f.now().mono - begin.mono; slept > most {
 				t.Errorf("it has slept for %v, want at most %v", slept, most)
 			}

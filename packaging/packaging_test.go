@@ -60,11 +60,40 @@ func TestUnitStopsForWrongSettings(t *testing.T) {
 	}
 }
 
-// A process that was killed has its lifeline when it is started again: one user has one directory, which stays.
+// A process that was killed has its lifeline when it is started again: its directory stays.
 func TestUnitKeepsItsLifeline(t *testing.T) {
-	for _, want := range []string{"DynamicUser=yes", "User=leaderelect", "RuntimeDirectory=leaderelect/%i", "RuntimeDirectoryPreserve=yes"} {
+	for _, want := range []string{"RuntimeDirectory=leaderelect/%i", "RuntimeDirectoryPreserve=yes"} {
 		if !slices.Contains(settings(t), want) {
 			t.Errorf("the unit lacks %s", want)
 		}
+	}
+}
+
+// The command of one election reads nothing of another's: neither its store's password in /proc, nor its files, nor a
+// core.
+func TestUnitsAreApart(t *testing.T) {
+	for _, want := range []string{"DynamicUser=yes", "User=le-%i", "ProtectProc=invisible", "UMask=0077", "LimitCORE=0"} {
+		if !slices.Contains(settings(t), want) {
+			t.Errorf("the unit lacks %s", want)
+		}
+	}
+}
+
+// systemd says that the unit exposes little: 2.0 of 10 at most.
+func TestUnitExposesLittle(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("there is no systemd-analyze: apt-get install systemd")
+	}
+	text, err := os.ReadFile("systemd/leaderelect@.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := filepath.Join(t.TempDir(), "leaderelect@report.service")
+	if err := os.WriteFile(unit, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(analyze, "security", "--offline=true", "--threshold=20", "--no-pager", unit).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -73,7 +73,8 @@ const operator = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 // settings of the chart, beside its own.
 var settings = map[string]string{
 	"as it comes":           "",
-	"with monitor":          "podMonitor: {enabled: true, labels: {release: prometheus}}",
+	"with monitor":          "{podMonitor: {enabled: true, labels: {release: prometheus}}, networkPolicy: {election: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]}}",
+	"no policy":             "{podMonitor: {enabled: true}, networkPolicy: {enabled: false}}",
 	"another store":         `{election: {store: "s3://elections/web?region=eu-central-1", envFrom: [{secretRef: {name: aws}}]}, leaderService: {enabled: false}, serviceAccount: {create: false}}`,
 	"a Lease that is there": "{election: {lease: {name: old, create: false}}, serviceAccount: {create: false, name: other}, leaderService: {addressType: IPv6}}",
 	"all settings": `{nameOverride: app, fullnameOverride: shop, replicaCount: 5, deployment: {strategy: {type: Recreate}},
@@ -109,7 +110,7 @@ func documented(t *testing.T) string {
 var wrong = map[string]string{
 	"replicas: 2": "replicas", "election: {store: web}": "/election/store", "election: {term: 15}": "/election/term", "replicaCount: two": "/replicaCount",
 	"election: {skew: 20s}": "at least twice", "election: {term: 1m, skew: 0.6m}": "at least twice", "serviceAccount: {create: false}": "serviceAccount.name",
-	"podLabels: {app.kubernetes.io/name: x}": "/podLabels", "pod: {automountServiceAccountToken: true}": "/pod", "app: {image: x, port: 1, name: y}": "/app",
+	"podMonitor: {enabled: true}": "must name Prometheus", "podLabels: {app.kubernetes.io/name: x}": "/podLabels", "pod: {automountServiceAccountToken: true}": "/pod", "app: {image: x, port: 1, name: y}": "/app",
 }
 
 // charter is Helm, with directories of its own and the cluster of a kubeconfig.
