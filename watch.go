@@ -208,6 +208,9 @@ func (o *observer) learn(e *RaceEntry, at, now instant, how source) {
 	if o.ending {
 		return
 	}
+	if e.TermLength > 0 {
+		o.k.term = min(e.TermLength, MaxTermLength) // an observer has none of its own
+	}
 	news := o.k.learn(e, how, false, now)
 	if news {
 		o.shown, o.lapsed = instant{}, false

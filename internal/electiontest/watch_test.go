@@ -301,6 +301,25 @@ func TestWatchSilentFeedDuringAVacancy(t *testing.T) {
 	})
 }
 
+// A term that no right clock wrote lapses by patience, which counts the record's terms, not the observer's default.
+func TestWatchLapsedByPatience(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := rival(2)
+		e.TermLength, e.TermExpiry = time.Second, time.Now().Add(2*time.Hour)
+		d.Replace(e)
+		var lapsed time.Duration
+		begin := time.Now()
+		w := le.WatchConfig{Decider: d.Handle(), MaxClockSkew: 100 * time.Millisecond, Lapsed: func(context.Context, le.RaceEntry) { lapsed = time.Since(begin) }}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_ = w.Watch(ctx, func(context.Context, le.RaceEntry) {})
+		if lapsed < 2*time.Second || lapsed > 2*time.Second+100*time.Millisecond {
+			t.Errorf("lapsed after %v, want two terms of a second", lapsed)
+		}
+	})
+}
+
 // A stale read is no evidence of a lapse.
 func TestWatchLapsedNeedsTheKnownRecord(t *testing.T) {
 	bubble(t, func(t *testing.T) {
