@@ -422,7 +422,7 @@ var planted = []mutants.Mutant{
 	{Name: "the first Release of several counts for all",
 		Edit: change{"if r.running[what]--; r.running[what] == 0 {", "{"}, CaughtBy: "TestLeadKeeps"},
 	{Name: "each Release counts",
-		Edit: change{"	if l.released.CompareAndSwap(false, true) {\n", "	{\n"}, CaughtBy: "TestLeadKeeps"},
+		Edit: change{"if l.released.CompareAndSwap(false, true) && l.release != nil {", "if l.release != nil {"}, CaughtBy: "TestLeadKeeps"},
 	{Name: "a leadership is handed to a caller who has gone", Hangs: true,
 		Edit: change{"	if ask.settled.CompareAndSwap(false, true) {\n		ask.answer", "	{\n		ask.answer"}, CaughtBy: "TestLeadEnds"},
 	{Name: "an incarnation is made up when the campaign starts",
