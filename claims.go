@@ -14,7 +14,7 @@ type policy struct {
 	id         string
 	term, skew time.Duration
 	hold       time.Duration // nobody else acquires the record for so long from an acquisition
-	holdsLate  bool          // but only once it was released
+	holdsLate  bool          // but only once it was released: if the process dies, others continue its job
 	measured   bool          // ClockPolicy Unsynchronized: no wall clock is compared
 	checked    bool          // stamps and the clock's own bound count
 	hostPort   []string

@@ -275,9 +275,6 @@ func (l *lease) issue(now instant, kind OpKind, id, incarnation string) *RaceEnt
 	} else {
 		l.extension(r, now)
 	}
-	if l.holdsLate {
-		r.Hold = 0 // if this process dies, others continue its job
-	}
 	span := l.term - l.skew
 	w := write{kind: kind, of: r, over: l.base.of, old: l.old(l.base.of) && !l.base.of.Emptied && (l.newest.proved || !l.mine(l.newest.of)), begun: now, view: viewEnd{wall: r.TermExpiry.Add(-l.skew), mono: now.mono + span}}
 	if r.Unsynchronized {
@@ -357,7 +354,7 @@ func (l *lease) vacancy(now instant) *RaceEntry {
 // after it, since the others wait for that. So a candidate that proves the leader dead sees a hold even if it is
 // shorter than the term.
 func (l *lease) rest(now instant, held, term time.Duration) time.Duration {
-	if l.hold == 0 || held == 0 || now.mono >= held+l.skew {
+	if l.hold == 0 || held == 0 || now.mono >= held+l.skew || l.holdsLate && term > 0 {
 		return 0
 	}
 	return max(held-now.mono-term, 1)
@@ -366,14 +363,15 @@ func (l *lease) rest(now instant, held, term time.Duration) time.Duration {
 // nextExtension returns a number greater than every Extension that is known of a leadership or was
 // written for it, so that no two records are alike.
 func (l *lease) nextExtension(number ElectionNumber) (next uint64) {
-	known := []*RaceEntry{l.newest.of, l.base.of}
-	for i := range l.writes {
-		known = append(known, l.writes[i].of)
-	}
-	for _, r := range known {
+	count := func(r *RaceEntry) {
 		if r.ElectionNumber == number {
 			next = max(next, r.Extension)
 		}
+	}
+	count(l.newest.of)
+	count(l.base.of)
+	for i := range l.writes {
+		count(l.writes[i].of)
 	}
 	return next + 1
 }

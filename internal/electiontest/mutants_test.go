@@ -355,7 +355,7 @@ var planted = []mutants.Mutant{
 	{Name: "a job that was begun keeps a hold that comes late",
 		Edit: change{" || result != nil && o.HoldOnSuccess", ""}, CaughtBy: "TestOnceHoldsOnSuccess$"},
 	{Name: "a hold that comes late comes at once",
-		Edit: change{"	if l.holdsLate {", "	if false {"}, CaughtBy: "TestOnceHoldsOnSuccess$"},
+		Edit: change{" || l.holdsLate && term > 0 {", " {"}, CaughtBy: "TestOnceHoldsOnSuccess$"},
 	{Name: "Once waits for a job that has run",
 		Edit: change{" && !s.hopeless(c)", ""}, CaughtBy: "TestOnceWaitsForNothing"},
 	{Name: "a release ends the hold",
