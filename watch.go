@@ -193,15 +193,15 @@ func (o *observer) act(wake *alarm) {
 	if !f.mayCall(wake) {
 		return
 	}
+	if pending && lapse.reached(wake.now) && !lapse.reached(o.readAt) {
+		f.read(wake, f.turn(wake.now, o.k.newest.of, o.k.termOf(o.k.newest.of)/20)) // and if that is stale, the next poll
+		return
+	}
 	if due, polling := f.pollDue(wake, &o.k); polling {
 		f.read(wake, due)
 	}
-	if f.call == nil && pending {
-		if !lapse.reached(wake.now) {
-			wake.until(lapse)
-		} else if !lapse.reached(o.readAt) {
-			f.read(wake, 0) // and if that is stale, the next poll
-		}
+	if pending {
+		wake.until(lapse)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,17 +61,21 @@ func (w *crowd) join(t *testing.T, d *memory.Decider, id string, pushed bool) {
 		Decider: decider, LeaderID: id, TermLength: T, MaxClockSkew: S,
 		Logger:    slog.New(slog.DiscardHandler),
 		OnElected: func(ctx context.Context, _ *le.TimeView) { <-ctx.Done() },
-		Trace: &le.Trace{StoreOp: func(op le.StoreOp) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.ops = append(w.ops, op)
-		}},
+		Trace:     w.trace(),
 	}.Start(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cancel(); <-c.Done() })
 	w.members, w.stores = append(w.members, c), append(w.stores, store)
+}
+
+func (w *crowd) trace() *le.Trace {
+	return &le.Trace{StoreOp: func(op le.StoreOp) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.ops = append(w.ops, op)
+	}}
 }
 
 // since returns how many writes began since a time, and the most operations that began within 100 ms.
@@ -138,5 +143,44 @@ func TestRule12ManyStandbysSpread(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// Rule 12: so do observers, when the leader is gone.
+func TestRule12ManyObserversSpread(t *testing.T) {
+	for _, pushed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("pushed %v", pushed), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				var w crowd
+				w.join(t, d, "leader", pushed)
+				var lapsed atomic.Int64
+				done := make(chan error, 500)
+				ctx, cancel := context.WithCancel(t.Context())
+				for range 500 {
+					time.Sleep(T / 500)
+					store := d.Handle()
+					store.Inject(memory.Slow(5 * time.Millisecond))
+					var decider le.RaceDecider = store
+					if !pushed {
+						decider = store.Polled()
+					}
+					o := le.WatchConfig{Decider: decider, MaxClockSkew: S, Trace: w.trace(), Logger: slog.New(slog.DiscardHandler),
+						Lapsed: func(context.Context, le.RaceEntry) { lapsed.Add(1) }}
+					go func() { done <- o.Watch(ctx, func(context.Context, le.RaceEntry) {}) }()
+				}
+				sleep(T)
+				gone := time.Now()
+				w.stores[0].Inject(memory.LoseRequests())
+				sleep(T + S + spread + T/2)
+				if _, most := w.since(gone); most > 100 || lapsed.Load() != 500 {
+					t.Errorf("%d operations within 100 ms, and %d lapses, want at most 100, and 500", most, lapsed.Load())
+				}
+				cancel()
+				for range 500 {
+					<-done
+				}
+			})
+		})
 	}
 }
