@@ -171,7 +171,7 @@ func (c *Campaign) learn(e *RaceEntry, began, now instant, how source) {
 		c.cooldown = now.mono + c.cfg.TermLength // an operator has asked for a hand-over before it began
 	}
 	c.follow(now)
-	if c.leader.Load() == nil && c.l.end(c.l.newest) == free {
+	if c.leader.Load() == nil && c.l.end(c.l.newest).reached(now) {
 		c.f.awaited = e // nobody else learns of it now: it is this candidate's turn
 	}
 	c.leader.Store(c.l.newest.of)

@@ -181,27 +181,21 @@ func (l *lease) stake() (until time.Duration) {
 	return until
 }
 
-// turn returns when a call of this kind may begin, if all other candidates may make it at the same moment. Each waits
-// for a random part of a span, and those that learn of a new leader meanwhile make none.
-//
-// When a term is over, all standbys that poll must read to learn that another was first. Five hundred make fewer than a
-// hundred operations in a tenth of a second if they spread them over a twentieth of the default term. A feed
-// tells its standbys who was first, so they need half of that. When a feed tells of a release, the span is all that a
-// hand-over takes longer, so it is little. What a candidate's own read shows to be free is free for it at once. So is
-// what is reserved for it, and the record of a process that is proved dead.
+// turn returns when a call of this kind may begin, if all other candidates may make it at the same moment: when a term,
+// a hold or a reservation is over. Each waits for a random part of a span, and those that learn of a new leader meanwhile
+// make none. A feed tells its standbys who was first, so they need half of the span. What is vacant is free for
+// everybody at once, as is the record of a process that is proved dead.
 func (c *Campaign) turn(now instant, kind OpKind) time.Duration {
-	var span time.Duration
-	switch newest := c.l.newest.of; {
-	case kind == "" || c.f.urgent(now) || c.l.base.of == nil || kind == OpAcquire && c.l.proof:
+	switch wait := span(c.cfg.TermLength); {
+	case kind == "" || c.f.urgent(now) || c.l.base.of == nil || kind == OpAcquire && c.l.proof || c.l.end(c.l.newest) == free:
 		return 0
-	case c.l.end(c.l.newest) != free:
-		if span = c.cfg.TermLength / 20; c.f.feedUp {
-			span /= 2
-		}
-	case newest.Vacant() && !c.named():
-		span = min(c.cfg.TermLength/200, 100*time.Millisecond)
+	case c.f.feedUp:
+		return c.f.turn(now, c.l.newest.of, wait/2)
 	default:
-		return 0
+		return c.f.turn(now, c.l.newest.of, wait)
 	}
-	return c.f.turn(now, c.l.newest.of, span)
 }
+
+// span is over how long those that wait for the end of a term spread what they ask then. Five hundred that poll make
+// fewer than a hundred operations in a tenth of a second if they have a twentieth of the default term.
+func span(term time.Duration) time.Duration { return min(term/20, time.Second) }

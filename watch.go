@@ -181,15 +181,15 @@ func (o *observer) act(wake *alarm) {
 	if !f.mayCall(wake) {
 		return
 	}
+	if pending && lapse.reached(wake.now) && !lapse.reached(o.readAt) {
+		f.read(wake, f.turn(wake.now, o.k.newest.of, span(o.k.termOf(o.k.newest.of)))) // and if that is stale, the next poll
+		return
+	}
 	if due, polling := f.pollDue(wake); polling {
 		f.read(wake, due)
 	}
-	if f.call == nil && pending {
-		if !lapse.reached(wake.now) {
-			wake.until(lapse)
-		} else if !lapse.reached(o.readAt) {
-			f.read(wake, 0) // and if that is stale, the next poll
-		}
+	if pending {
+		wake.until(lapse)
 	}
 }
 

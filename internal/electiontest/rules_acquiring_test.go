@@ -218,3 +218,20 @@ func TestRule05LaggingReplicaCostsOneWrite(t *testing.T) {
 		})
 	}
 }
+
+// Rule 5: a term that was over long before a candidate started is nobody else's to wait for.
+func TestRule05OverAtTheStart(t *testing.T) {
+	for name, how := range map[string]func(*config){"pushed": func(*config) {}, "polled": polled} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				e := rival(2)
+				e.TermExpiry = time.Now().Add(-time.Hour)
+				d.Replace(e)
+				a := join(t, d, "a", how)
+				synctest.Wait()
+				a.leads(t)
+			})
+		})
+	}
+}

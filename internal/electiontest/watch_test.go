@@ -116,12 +116,12 @@ func TestWatchTellsEverything(t *testing.T) {
 		if got := s.list(); len(got) != 5 {
 			t.Fatalf("saw %q before the term had run out", got)
 		}
-		sleep(time.Millisecond)
+		sleep(spread)
 		if got := s.list(); len(got) != 6 || got[5] != "lapsed 2" {
 			t.Fatalf("saw %q, want the lapse", got)
 		}
 		if n := s.reads(time.Time{}); n != 1 {
-			t.Errorf("%d reads, want the one at TermExpiry + S", n)
+			t.Errorf("%d reads, want the one after TermExpiry + S", n)
 		}
 		sleep(time.Minute)
 		if got := s.list(); len(got) != 6 {
