@@ -57,11 +57,14 @@ type keyer struct {
 	orders  [][2]uint64
 	names   []uint64
 
+	trace  []string
 	oldest time.Duration // how long ago the oldest call began whose answer tells of claims
 	far    time.Duration // the furthest that a clock is off
 }
 
-func (k *keyer) int(v int64) { k.items = append(k.items, item{plain, uint64(v)<<1 ^ uint64(v>>63)}) }
+func (k *keyer) int(v int64) {
+	k.items = append(k.items, item{plain, uint64(v)<<1 ^ uint64(v>>63)})
+}
 
 func (k *keyer) bits(all ...bool) {
 	v := int64(0)
@@ -200,8 +203,10 @@ func (k *keyer) claim(i int, c claim) {
 
 // overForGood reports whether wall clocks alone are compared, none is ever set, and host i's shows that the claim is over.
 func (k *keyer) overForGood(i int, c claim) bool {
-	simple := !k.sets && k.jumps == 0 && !k.policy.measured && !k.mixed && !k.stamps && !k.bounds && k.clones == 0 && k.oldest == 0
-	return simple && !c.of.Vacant() && !c.of.Unsynchronized && k.hosts[i].l.claims.end(c).byWall(k.at(i))
+	simple := !k.sets && k.jumps == 0 && !k.policy.measured && !k.mixed && !k.stamps && !k.bounds && k.clones == 0
+	e, at := k.hosts[i].l.claims.end(c), k.at(i)
+	at.wall = at.wall.Add(-k.oldest)
+	return simple && !c.of.Vacant() && !c.of.Unsynchronized && (e == free || e.byWall(at))
 }
 
 // view adds a view of host i, if it is not over for good.
@@ -212,7 +217,7 @@ func (k *keyer) view(i int, v *viewEnd) {
 		return
 	}
 	k.int(int64(v.mono - at.mono))
-	k.wall(v.wall, k.longWait()+k.far)
+	k.wall(v.wall, 2*k.far)
 	if v.apart != 0 {
 		k.int(int64(v.early))
 		k.int(int64(v.apart))
@@ -235,6 +240,11 @@ func (k *keyer) shows(w *write) bool {
 		return true
 	}
 	for _, h := range k.hosts {
+		for j := range h.calls {
+			if c := &h.calls[j]; c.put != nil && !k.over(c) && w.led(c.put) {
+				return true
+			}
+		}
 		if slices.Contains(randomIDs[:h.draws], w.of.WriteID) {
 			return true
 		}
@@ -250,7 +260,8 @@ func (k *keyer) write(i, n int) {
 	// It may make this candidate read before it leaves, or begin a quiet.
 	holds := age < l.term && (k.leaves || k.asks > 0 || k.stamps || k.bounds) || k.bounds && age < k.longWait()
 	// It is counted by the next extension of the same leadership.
-	counts := w.of.Extension > greatest(w.of.ElectionNumber, l.newest.of, l.base.of) && (l.lead != nil && l.lead.number == w.of.ElectionNumber || l.base.of.ElectionNumber == w.of.ElectionNumber) &&
+	counts := w.of.Extension > greatest(w.of.ElectionNumber, l.newest.of, l.base.of) &&
+		(l.lead != nil && l.lead.number == w.of.ElectionNumber || slices.ContainsFunc(k.records, func(r *RaceEntry) bool { return r.ElectionNumber == w.of.ElectionNumber })) &&
 		!slices.ContainsFunc(l.writes[n+1:], func(o write) bool {
 			return o.of.ElectionNumber == w.of.ElectionNumber && o.of.Extension > w.of.Extension
 		})
@@ -258,17 +269,16 @@ func (k *keyer) write(i, n int) {
 		return
 	}
 	k.bits(shown, holds, counts, true)
-	if !shown && !holds {
-		k.order(w.of)
-		return
-	}
+	k.time(-age, 2*l.term+tick) // then issue forgets it
 	if shown {
 		k.written(i, w.of)
 	} else {
 		k.order(w.of)
 	}
+	if !shown && !holds {
+		return
+	}
 	k.bits(w.done, w.old && !w.done, w.kind == OpAcquire && (!w.done || k.bounds), w.robs() && (!w.done || k.bounds))
-	k.time(-age, 2*l.term+tick) // then issue forgets it
 	if holds {
 		k.order(w.over)
 	}
@@ -327,9 +337,14 @@ func (k *keyer) host(i int) {
 	}
 }
 
+// over reports whether the store has executed a call, or can only refuse it: a version never comes again.
+func (k *keyer) over(c *apiCall) bool {
+	return c.done || c.kind != OpRead && c.over != k.store && !k.same && k.pushes < 3
+}
+
 // call adds a call of host i.
 func (k *keyer) call(i int, c *apiCall) {
-	done := c.done || c.kind != OpRead && c.over != k.store && !k.same && k.pushes < 3 // a version never comes again
+	done := k.over(c)
 	k.bits(c.kind == OpRead, c.kind == OpRelease, c.lost, done, c.ok, c.done)
 	if c.ok || k.current && c.done {
 		k.record(c.got)
@@ -377,9 +392,6 @@ func (k *keyer) key(w *world) []byte {
 				k.oldest = max(k.oldest, min(w.at(i).mono-c.begun.mono, k.longWait()))
 			}
 		}
-	}
-	if k.oldest > 0 {
-		k.oldest += 2 * k.far // a look's wall clock was another one's
 	}
 	for _, n := range []int8{w.storeOff, w.asksLeft, w.crashesLeft, w.backsLeft, w.jumpsLeft} {
 		k.int(int64(n))

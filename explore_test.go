@@ -312,7 +312,6 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-
 type after struct {
 	does
 	fault string
