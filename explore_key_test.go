@@ -57,7 +57,6 @@ type keyer struct {
 	orders  [][2]uint64
 	names   []uint64
 
-	trace  []string
 	oldest time.Duration // how long ago the oldest call began whose answer tells of claims
 	far    time.Duration // the furthest that a clock is off
 }
