@@ -32,9 +32,9 @@ var swaps = map[token.Token][]token.Token{
 	token.ADD: {token.SUB}, token.SUB: {token.ADD}, token.MUL: {token.QUO}, token.QUO: {token.MUL},
 }
 
-// mutants makes the mutants of a file: of each comparison, connective, sign, constant and condition, of each min and max, and of each
+// mutantsOf makes the mutants of a file: of each comparison, connective, sign, constant and condition, of each min and max, and of each
 // assignment and call that may be left out.
-func mutants(file string) (all []mutant, err error) {
+func mutantsOf(file string) (all []mutant, err error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func main() {
 func test(files, run []string, timeout time.Duration, jobs int, only string, list bool) error {
 	var all []mutant
 	for _, file := range files {
-		more, err := mutants(file)
+		more, err := mutantsOf(file)
 		if err != nil {
 			return err
 		}
