@@ -59,6 +59,7 @@ type keyer struct {
 
 	oldest time.Duration // how long ago the oldest call began whose answer tells of claims
 	far    time.Duration // the furthest that a clock is off
+	lives  bool          // see lostLives
 }
 
 func (k *keyer) int(v int64) {
@@ -162,7 +163,7 @@ func (k *keyer) record(r *RaceEntry) {
 	k.id(r.Incarnation)
 	k.id(r.WriteID)
 	k.bits(r.Vacant(), r.Emptied, r.Unsynchronized, r.Successor != "", r.Successor == AnySuccessor,
-		slices.Contains(k.lost[0], r), slices.Contains(k.lost[1], r))
+		k.lives && slices.Contains(k.lost[0], r), k.lives && slices.Contains(k.lost[1], r))
 	if r.Successor != "" && r.Successor != AnySuccessor {
 		k.int(int64(slices.Index(hostNames, r.Successor)))
 	}
@@ -223,14 +224,21 @@ func (k *keyer) view(i int, v *viewEnd) {
 	}
 }
 
+// sign adds what is known of the set-backs that count.
+func (k *keyer) sign(n int8) {
+	if k.lives {
+		k.int(int64(n))
+	}
+}
+
 // written adds what a write has written. Whatever compares it compares it with a record.
 func (k *keyer) written(i int, r *RaceEntry) {
 	k.order(r)
 	k.id(r.WriteID)
 	k.id(r.Incarnation)
 	k.wall(r.TermExpiry, k.floor())
-	k.int(int64(k.hosts[i].signedBy(r.Incarnation)))
-	k.bits(r.Unsynchronized, k.gone(0, r.WriteID), k.gone(1, r.WriteID))
+	k.bits(r.Unsynchronized, k.lives && k.gone(0, r.WriteID), k.lives && k.gone(1, r.WriteID))
+	k.sign(k.hosts[i].signedBy(r.Incarnation))
 }
 
 // shows reports whether a record in the world is what w wrote, or a clone may still draw the same.
@@ -303,7 +311,7 @@ func (k *keyer) host(i int) {
 	k.bits(h.asleep, h.leaves, h.work, h.drained && leads, l.mistrust, l.offset != 0, l.bound != 0, l.unsure, l.proof, l.claims.doubt, l.newest.proved, leads)
 	k.bits(l.base.of == l.newest.of)
 	k.int(int64(h.off))
-	k.int(int64(h.sign))
+	k.sign(h.sign)
 	k.int(int64(max(h.slipped-k.ticks, 0)))
 	k.int(int64(h.draws))
 	k.number(h.seen)
@@ -392,6 +400,7 @@ func (k *keyer) key(w *world) []byte {
 			}
 		}
 	}
+	k.lives = k.lostLives() || w.backsLeft > 0
 	for _, n := range []int8{w.storeOff, w.asksLeft, w.crashesLeft, w.backsLeft, w.jumpsLeft} {
 		k.int(int64(n))
 	}
@@ -424,6 +433,17 @@ func (k *keyer) key(w *world) []byte {
 		}
 	}
 	return k.finish()
+}
+
+// lostLives reports whether a view is true, or may begin, by what a set-back has lost. Else it does not count who knows of that.
+func (k *keyer) lostLives() bool {
+	lost := func(r *RaceEntry) bool { return k.gone(0, r.WriteID) || k.gone(1, r.WriteID) }
+	for i, h := range k.hosts {
+		if k.leads(i) && lost(h.l.lead.confirmed.of) || slices.ContainsFunc(h.calls, func(c apiCall) bool { return (c.ok || k.current && c.done) && lost(c.got) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // finish names the numbers and extensions.

@@ -25,6 +25,9 @@ var (
 var (
 	led        = []does{{doIssue, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doIssue, 1, 0}}
 	ledOfThree = []does{{doIssue, 0, 0}, {doIssue, 1, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doIssue, 2, 0}}
+	// The store was set back, and nobody knows.
+	ledAndBack        = append(slices.Clip(led), does{doSetBack, 0, 0})
+	ledOfThreeAndBack = append(slices.Clip(ledOfThree), does{doSetBack, 0, 0})
 	// The store was set back, the third has read that, and the second, which has not known what is lost, leads.
 	takenOfThree = append(slices.Clip(ledOfThree), does{doSetBack, 0, 0}, does{doPoll, 2, 0}, does{doPoll, 1, 0}, does{doIssue, 1, 0}, does{doExecute, 1, 0}, does{doAnswer, 1, 0})
 )
@@ -62,6 +65,11 @@ var scopes = []scope{
 	{name: "back-led-leaves", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 2, leaves: true, nowork: true, begin: led},
 	{name: "back-three", hosts: 3, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 2, leaves: true, nowork: true, begin: ledOfThree},
 	{name: "back-three-twice", hosts: 3, policy: byClocks, offs: []int8{0}, backs: 2, polls: true, keep: 2, begin: ledOfThree},
+	{name: "back-now", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 1, begin: ledAndBack},
+	{name: "back-now-apart", hosts: 2, policy: byClocks, offs: apart, backs: 1, polls: true, keep: 1, begin: ledAndBack},
+	{name: "back-now-leaves", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 1, leaves: true, nowork: true, begin: ledAndBack},
+	{name: "back-now-lost", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 1, lost: 1, begin: ledAndBack},
+	{name: "back-now-three", hosts: 3, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 1, begin: ledOfThreeAndBack},
 	{name: "back-taken", hosts: 3, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 2, leaves: true, nowork: true, begin: takenOfThree},
 	{name: "back-stale", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 4, stale: true, begin: led},
 	{name: "back-same", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 2, same: true, begin: led},

@@ -652,7 +652,7 @@ func (w *world) execute(i, k int) {
 
 // put makes r the record, by a write of a process that began at a time of its wall clock.
 func (w *world) put(r *RaceEntry, by int, began time.Time) {
-	if w.keep > 0 {
+	if w.recalls() {
 		w.past = append([]*RaceEntry{w.store}, w.past[:min(len(w.past), w.keep-1)]...)
 	}
 	v := &stored{by: by}
@@ -665,6 +665,11 @@ func (w *world) put(r *RaceEntry, by int, began time.Time) {
 	}
 	r.Token = v
 	w.store = r
+}
+
+// recalls reports whether anything may still show a state of the past.
+func (w *world) recalls() bool {
+	return w.keep > 0 && (w.backsLeft > 0 || w.stale || w.pushes > 1)
 }
 
 // answer tells host i of its call k.
@@ -761,6 +766,9 @@ func (w *world) setBack(d does) {
 			c.Token, r = &v, &c
 		}
 	}
+	if !w.recalls() {
+		w.past = nil
+	}
 	w.lost[w.backs-w.backsLeft-1] = lost
 	w.store = r
 }
@@ -791,7 +799,7 @@ func (w *world) judge() error {
 
 // gone reports whether set-back k has lost what was written by the write id.
 func (w *world) gone(k int, id string) bool {
-	return slices.ContainsFunc(w.lost[k], func(r *RaceEntry) bool { return r.WriteID == id })
+	return id != "" && slices.ContainsFunc(w.lost[k], func(r *RaceEntry) bool { return r.WriteID == id })
 }
 
 // signedBy is the last set-back of which host i had read a sign when it asked for that incarnation.
