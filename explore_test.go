@@ -258,7 +258,21 @@ func TestTold(t *testing.T) {
 		clocks int
 		want   string
 		steps  []does
-	}{} {
+	}{
+		"a set-back, and another takes the record and leaves": {scope: "back-three", want: "step 11, c Issue, is not possible", steps: []does{
+			{doSetBack, 0, 0}, {doPoll, 2, 0}, {doPoll, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0}, {doAnswer, 1, 0}, {doLeave, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0},
+			{doAnswer, 1, 0}, {doPoll, 2, 0}, {doIssue, 2, 0}}},
+		"a set-back that nobody could see": {scope: "back-blind", want: "two views: a by 2 and b by 2", steps: []does{
+			{doSetBack, 0, 0}, {doIssue, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0}, {doAnswer, 1, 0}}},
+		"a stale read, and later a set-back to what it showed": {scope: "back-stale", steps: []does{
+			{doStale, 1, 0}, {doTick, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doTick, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0},
+			{doTick, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doTick, 0, 0}, {doSetBack, 0, 3}, {doPoll, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0}, {doAnswer, 1, 0}}},
+		"a clock that is set back by more than the allowance, and a suspend before a look": {scope: "measured-set", want: "b takes the term for over by which a leads", steps: []does{
+			{doIssue, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doSet, 0, -3}, {doIssue, 1, 0}, {doTick, 0, 0}, {doSuspend, 0, 0},
+			{doTick, 0, 0}, {doTick, 0, 0}, {doTick, 0, 0}}},
+		"a clock that is wrong by two terms, and no stamps": {scope: "wrong", want: "two views: a by 3 and b by 2", steps: []does{
+			{doJump, 0, 6}, {doIssue, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0}, {doIssue, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doAnswer, 1, 0}}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			lines, _, err := find(c.scope).history(c.clocks, c.steps)
 			got := ""
