@@ -613,6 +613,13 @@ func TestLeaseRule8Loss(t *testing.T) {
 // Rule 9: first the work ends, then the view, then the record is released.
 func TestLeaseRule9Leave(t *testing.T) {
 	rows{
+		"a request to hand over is heard": func(t *testing.T) {
+			p, won := elected(t)
+			p.answers(asked(won, "c"), wasPushed, at(tS), at(tS))
+			if p.lead == nil || p.lead.asked != "c" {
+				t.Errorf("%+v", p.lead)
+			}
+		},
 		"who does not lead": func(t *testing.T) {
 			p := newPlay(t)
 			p.leave(ErrResigned)
