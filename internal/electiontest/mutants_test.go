@@ -524,8 +524,6 @@ var planted = []mutants.Mutant{
 		Edit: change{"	o.diagnosis.look(e, &o.k, now, news, how, false)\n", ""}, CaughtBy: "TestStoreGoneBackIsSaid"},
 	{Name: "all standbys ask when the term is over",
 		Edit: change{"wait := span(c.cfg.TermLength);", "wait := span(0);"}, CaughtBy: "TestRule12ManyStandbysSpread"},
-	{Name: "who lost the last race waits for no turn",
-		Edit: change{"kind == \"\" || c.f.urgent(now) ||", "kind == \"\" || c.f.owns || c.l.unsure ||"}, CaughtBy: "TestRule12ManyStandbysSpread"},
 	{Name: "what a candidate finds over when it starts is not its own",
 		Edit: change{"c.f.awaited = e //", "_ = e //"}, CaughtBy: "TestRule05OverAtTheStart"},
 	{Name: "all observers ask when the term is over",
