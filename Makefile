@@ -1,6 +1,6 @@
 # make check, test and test-short are what a change must pass (.ci/run): linters, the tests that need
 # no server, the short ones that do. make nightly is all the rest; each of its parts is a target here.
-# make test: the root module and small ones, mostly in virtual time. Three minutes on two cores. Needs Go and nothing else.
+# make test: the root module, mostly in virtual time. Three minutes on two cores. Needs Go and nothing else.
 # make test-short: the other modules' tests, without those that wait for the wall clock.
 # make test-stores: everything on real servers, the routers, the command and the examples;
 # STORE=x for one store. What a test needs it installs where it can, and a test that cannot
@@ -24,9 +24,6 @@ NPM_DIR = internal/stores/npm
 # versions of its own.
 NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod))
 ALONE   = GOWORK=off $(GO)
-# Modules that need little but Go, as the root does. They are tested and vetted with it.
-SMALL   = lehttp leslog shard
-BARE    = ./... $(SMALL:%=./%/...)
 
 .PHONY: leaderelect test test-short test-stores test-modules test-store test-cost test-nested chaos models mutants check fmt vet staticcheck tidy mod consume bench soak fuzz vuln lint oldest npm
 
@@ -35,11 +32,12 @@ SHORT   ?= -short
 GOTEST  ?= $(GO) test
 # SIM is how many seeds each of simtest's runs takes here; make soak takes more.
 SIM     ?= 150
-SERVERS = ./internal/stores
+# Packages of the root whose tests start servers.
+SERVERS = ./internal/stores ./deciders/consul
 # make mutants runs them, alone.
 UNBROKEN = -skip '^TestMutants$$'
 test:
-	$(GOTEST) $(SHORT) $(UNBROKEN) -race -p 2 -timeout 20m $(TESTFLAGS) $$($(GO) list $(BARE) | grep -vE '/internal/(simtest|stores)$$')
+	$(GOTEST) $(SHORT) $(UNBROKEN) -race -p 2 -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list ./internal/simtest $(SERVERS))")
 	$(GOTEST) $(SHORT) -race -timeout 10m $(TESTFLAGS) ./internal/simtest -seeds $(SIM)
 
 # What fails here is run once more, alone, since servers go by the wall clock. It is named in bin/rerun.short
@@ -48,7 +46,7 @@ test:
 RERUN = --rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-abort-on-data-race --rerun-fails-run-root-test --rerun-fails-report=bin/rerun.short
 test-short: npm bin/gotestsum
 	bin/gotestsum --format pkgname $(RERUN) --packages "$$({ $(GO) list $(SERVERS); $(OTHERS) | grep -vE '/(bench|chaos)$$'; } | tr '\n' ' ')" -- -short -race -p $(P) -timeout 10m $(TESTFLAGS)
-OTHERS = $(GO) list work | grep -vxF "$$($(GO) list $(BARE))"
+OTHERS = $(GO) list work | grep -vxF "$$($(GO) list ./...)"
 
 .PHONY: bin/gotestsum
 bin/gotestsum:
@@ -145,8 +143,8 @@ ELSEWHERE = . ./clocks/... ./deciders/memory ./deciders/file/...
 .PHONY: vet-all
 vet-all: vet
 	GOARCH=386 $(GO) vet $$($(GO) list work | grep -vE '/(adapters|bench|docs)(/|$$)')
-	GOOS=darwin $(GO) vet $(BARE)
-	GOOS=windows $(GO) vet $(BARE)
+	GOOS=darwin $(GO) vet ./...
+	GOOS=windows $(GO) vet ./...
 	GOOS=darwin $(GO) vet ./examples/... ./cmd/leaderelect/...
 	GOOS=windows $(GO) vet ./examples/... ./cmd/leaderelect/...
 	@set -e; for m in tools $(NESTED); do echo "$(ALONE) -C $$m vet ./..."; $(ALONE) -C $$m vet ./...; done
@@ -165,13 +163,9 @@ bin/golangci-lint-$(GOLANGCI):
 	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
 	mv bin/golangci-lint $@
 
-# For the oldest Go that their go.mod allows: the root module, which must need no other, and
-# the small ones beside it. go.work is for a newer Go, so they have one of their own.
+# For the oldest Go that its go.mod allows: the root module, which must need no other. go.work is for a newer Go.
 oldest:
 	$(ALONE) vet ./...
-	@mkdir -p bin
-	@{ echo go 1.24.0; for m in "" $(SMALL:%=/%); do echo "use ..$$m"; done; } >bin/oldest.work
-	GOWORK=$(CURDIR)/bin/oldest.work $(GO) vet $(BARE)
 
 # The last release's modules build on this root. A program that updates the root alone has both, and they use the
 # root's internal packages.

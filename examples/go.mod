@@ -5,7 +5,6 @@ go 1.26.0
 require (
 	github.com/c8e606e4/leaderelection v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/natskv v0.0.0
-	github.com/c8e606e4/leaderelection/lehttp v0.0.0
 	github.com/c8e606e4/leaderelection/leprom v0.0.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
@@ -16,7 +15,6 @@ require (
 require (
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
-	github.com/c8e606e4/leaderelection/shard v0.0.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/fsnotify/fsnotify v1.10.1 // indirect
 	github.com/google/go-tpm v0.9.8 // indirect
@@ -39,8 +37,4 @@ replace github.com/c8e606e4/leaderelection => ..
 
 replace github.com/c8e606e4/leaderelection/deciders/natskv => ../deciders/natskv
 
-replace github.com/c8e606e4/leaderelection/lehttp => ../lehttp
-
 replace github.com/c8e606e4/leaderelection/leprom => ../leprom
-
-replace github.com/c8e606e4/leaderelection/shard => ../shard

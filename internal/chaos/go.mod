@@ -5,7 +5,6 @@ go 1.26.0
 require (
 	github.com/anishathalye/porcupine v1.1.0
 	github.com/c8e606e4/leaderelection v0.0.0
-	github.com/c8e606e4/leaderelection/deciders/consul v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/etcd v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/kubernetes v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/natskv v0.0.0
@@ -20,7 +19,6 @@ require (
 
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
-	github.com/c8e606e4/leaderelection/deciders/sql v0.0.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
@@ -83,8 +81,6 @@ require (
 
 replace github.com/c8e606e4/leaderelection => ../..
 
-replace github.com/c8e606e4/leaderelection/deciders/consul => ../../deciders/consul
-
 replace github.com/c8e606e4/leaderelection/deciders/etcd => ../../deciders/etcd
 
 replace github.com/c8e606e4/leaderelection/deciders/kubernetes => ../../deciders/kubernetes
@@ -96,8 +92,6 @@ replace github.com/c8e606e4/leaderelection/deciders/postgres => ../../deciders/p
 replace github.com/c8e606e4/leaderelection/deciders/redis => ../../deciders/redis
 
 replace github.com/c8e606e4/leaderelection/deciders/rethinkdb => ../../deciders/rethinkdb
-
-replace github.com/c8e606e4/leaderelection/deciders/sql => ../../deciders/sql
 
 replace github.com/c8e606e4/leaderelection/deciders/sql/mysql => ../../deciders/sql/mysql
 

@@ -14,11 +14,8 @@ require (
 	github.com/c8e606e4/leaderelection/deciders/postgres v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/redis v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/s3 v0.0.0
-	github.com/c8e606e4/leaderelection/fence/fencesql v0.0.0
-	github.com/c8e606e4/leaderelection/lehttp v0.0.0
 	github.com/c8e606e4/leaderelection/leotel v0.0.0
 	github.com/c8e606e4/leaderelection/leprom v0.0.0
-	github.com/c8e606e4/leaderelection/shard v0.0.0
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/nats-io/jwt/v2 v2.8.2
@@ -144,12 +141,6 @@ replace github.com/c8e606e4/leaderelection/deciders/redis => ../../deciders/redi
 
 replace github.com/c8e606e4/leaderelection/deciders/s3 => ../../deciders/s3
 
-replace github.com/c8e606e4/leaderelection/fence/fencesql => ../../fence/fencesql
-
-replace github.com/c8e606e4/leaderelection/lehttp => ../../lehttp
-
 replace github.com/c8e606e4/leaderelection/leotel => ../../leotel
 
 replace github.com/c8e606e4/leaderelection/leprom => ../../leprom
-
-replace github.com/c8e606e4/leaderelection/shard => ../../shard
