@@ -73,15 +73,10 @@ test-modules: npm kube consul
 test-command: npm
 	$(GOTEST) -race -p 1 -timeout 20m $(TESTFLAGS) ./cmd/leaderelect/...
 
-# What belongs to a store's decider: its fence, and tests that are in a module of their own.
-WITH_azblob   = ./fence/fenceazure
-WITH_dynamo   = ./fence/fencedynamo
-WITH_gcs      = ./fence/fencegcs
+# What belongs to a store's decider, and is elsewhere: tests that are in a module of their own.
 WITH_hinted   = ./internal/testsof/hinted
 WITH_natskv   = ./internal/testsof/natskv
 WITH_postgres = ./internal/testsof/fencesql
-WITH_redis    = ./fence/fenceredis
-WITH_s3       = ./fence/fences3
 WITH_sql      = ./internal/testsof/fencesql
 test-store: $(if $(filter kubernetes,$(STORE)),kube) $(filter consul,$(STORE))
 	@[ -d deciders/$(STORE) ] || { echo "there is no store $(STORE): STORE is the name of a directory of deciders"; exit 1; }
