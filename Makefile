@@ -6,10 +6,10 @@
 # STORE=x for one store. What a test needs it installs where it can, and a test that cannot
 # run says so by name.
 # make mutants: broken versions of the code, each of which a named test must catch.
-# make chaos: real clusters whose servers, disks, links and clocks fail (see internal/chaos).
+# make chaos: real clusters whose servers, disks, links and clocks fail (see internal/test/apart/chaos).
 # make models: the protocol's model, in all its states (see internal/models).
 # make soak: many more seeds of the simulation, and the command's promise again and again.
-# make bench: what the library itself costs (bench/README.md).
+# make bench: what the library itself costs (internal/test/apart/bench/README.md).
 # make lint: golangci-lint, which is built first. make oldest: with the oldest Go.
 # make packages: archives, .deb, .rpm, image and chart, made and tried; as root.
 # make fuzz, make vuln, make snapshot: what CI does once a night or a week.
@@ -22,7 +22,7 @@ P      ?= 3
 NPM_DIR = internal/stores/npm
 # The modules that go.work does not bind: servers that tests start, and tools, each with
 # versions of its own.
-NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod))
+NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/go.mod internal/servers/*/go.mod))
 ALONE   = GOWORK=off $(GO)
 
 .PHONY: leaderelect test test-short test-stores test-modules test-store test-cost test-nested chaos models mutants check fmt vet staticcheck tidy mod consume bench soak fuzz vuln lint oldest npm
@@ -74,10 +74,10 @@ test-command: npm
 	$(GOTEST) -race -p 1 -timeout 20m $(TESTFLAGS) ./cmd/leaderelect/...
 
 # What belongs to a store's decider, and is elsewhere: tests that are in a module of their own.
-WITH_hinted   = ./internal/testsof/hinted
-WITH_natskv   = ./internal/testsof/natskv
-WITH_postgres = ./internal/testsof/fencesql
-WITH_sql      = ./internal/testsof/fencesql
+WITH_hinted   = ./internal/test/apart/hinted
+WITH_natskv   = ./internal/test/apart/natskv
+WITH_postgres = ./internal/test/apart/fencesql
+WITH_sql      = ./internal/test/apart/fencesql
 test-store: $(if $(filter kubernetes,$(STORE)),kube) $(filter consul,$(STORE))
 	@[ -d deciders/$(STORE) ] || { echo "there is no store $(STORE): STORE is the name of a directory of deciders"; exit 1; }
 	$(GOTEST) -race -p $(P) -timeout 20m $(TESTFLAGS) ./deciders/$(STORE)/... $(WITH_$(STORE))
@@ -88,8 +88,8 @@ MINUTES ?= 2
 CHAOS   ?= etcd nats zookeeper redis postgres mariadb kubernetes consul
 CHAOS_P ?= 8
 chaos: kube consul
-	$(GO) test -count=1 -tags chaos -timeout 5m ./internal/chaos
-	$(GO) build -o bin/chaos ./internal/chaos
+	$(GO) test -count=1 -tags chaos -timeout 5m ./internal/test/apart/chaos
+	$(GO) build -o bin/chaos ./internal/test/apart/chaos
 	bin/chaos build bin/chaos.programs
 	@printf '%s\n' $(CHAOS) | xargs -P $(CHAOS_P) -I STORE sh -c 'bin/chaos -programs bin/chaos.programs -store STORE -minutes $(MINUTES) >bin/chaos.STORE 2>&1; rc=$$?; cat bin/chaos.STORE; exit $$rc'
 	bin/chaos -programs bin/chaos.programs -store etcd -unconditional -overlap -minutes 0.3
@@ -137,7 +137,7 @@ ELSEWHERE = . ./clocks/... ./deciders/memory ./deciders/file/...
 # Every SDK is compiled anew for each system, and every test server: a quarter of an hour.
 .PHONY: vet-all
 vet-all: vet
-	GOARCH=386 $(GO) vet $$($(GO) list work | grep -vE '/(adapters|bench|docs)(/|$$)')
+	GOARCH=386 $(GO) vet $$($(GO) list work | grep -vE '/(adapters|bench|migrate)(/|$$)')
 	GOOS=darwin $(GO) vet ./...
 	GOOS=windows $(GO) vet ./...
 	GOOS=darwin $(GO) vet ./examples/... ./cmd/leaderelect/...
@@ -170,7 +170,7 @@ earlier:
 	rm -rf bin/earlier && mkdir -p bin/earlier && git archive "$$tag" | tar -x -C bin/earlier; cd bin/earlier; \
 	sed -i 's,^\t\.$$,\t../..,' go.work; $(GO) work edit -replace=github.com/c8e606e4/leaderelection@$$tag=../..; \
 	echo "the modules of $$tag on this root"; \
-	GOWORK=$$PWD/go.work $(GO) build $$(GOWORK=$$PWD/go.work $(GO) list -m -f '{{.Dir}}/...' | grep "^$$PWD/" | grep -vE "^$$PWD/(bench|docs|examples|internal|tools)/"); \
+	GOWORK=$$PWD/go.work $(GO) build $$(GOWORK=$$PWD/go.work $(GO) list -m -f '{{.Dir}}/...' | grep "^$$PWD/" | grep -vE "^$$PWD/(examples|internal|tools)/"); \
 	cd ../.. && rm -rf bin/earlier
 
 # go mod tidy must find nothing to do, in every module; make mod does what it finds. It does not look at go.work, so
@@ -275,7 +275,7 @@ bench:
 	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 3 -cpu 1,2 ./internal/electiontest
 	$(GO) test -run '^$$' -bench 'Crash|Handover|Store|Outage' -benchtime 1x ./internal/electiontest
 	$(GO) test -run '^$$' -bench RequireLeader -count 3 -cpu 1 ./lehttp
-	$(GO) -C bench run .
+	$(GO) run ./internal/test/apart/bench
 
 # For an hour: many more seeds than make test.
 SEEDS  ?= 50000
@@ -299,6 +299,6 @@ fuzz:
 # only tests and comparisons use.
 vuln:
 	$(ALONE) -C tools build -o ../bin/govulncheck golang.org/x/vuln/cmd/govulncheck
-	@set -e; root=$$PWD; for m in $$(git ls-files '*go.mod' | grep -vE '^(internal|bench|tools|docs)/'); do \
+	@set -e; root=$$PWD; for m in $$(git ls-files '*go.mod' | grep -vE '^(internal|tools)/'); do \
 		echo "== $$(dirname $$m)"; (cd $$(dirname $$m) && $$root/bin/govulncheck ./...); done
 

@@ -15,7 +15,7 @@ import (
 	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
-// The figures of bench/README.md ("What the library itself costs") come from here:
+// The figures of internal/test/apart/bench/README.md ("What the library itself costs") come from here:
 //
 //	go test -run '^$' -bench . -benchtime 1x ./internal/electiontest                 # elections, in virtual time
 //	go test -run '^$' -bench 'Now|ValueInFuture' -count 5 -cpu 1,2 ./internal/electiontest # the view

@@ -36,7 +36,7 @@ func Main[D leaderelection.RaceDecider](open func(context.Context, *url.URL) (D,
 }
 
 // MainGroup is Main for tests of groups as well: member takes part in one until its ctx
-// ends. Package grouptest of internal/testsof calls it.
+// ends. Package grouptest of internal/test/apart calls it.
 func MainGroup[D leaderelection.RaceDecider](open func(context.Context, *url.URL) (D, error), member func(context.Context, Membership) error) {
 	env, ok := os.LookupEnv(roleEnv)
 	if !ok {

@@ -41,7 +41,7 @@ type groupRole struct {
 	Ledger string // the file that it writes down its acts in
 }
 
-// Membership says how a member's process takes part. Package grouptest of internal/testsof makes
+// Membership says how a member's process takes part. Package grouptest of internal/test/apart makes
 // a shard.Config of it: package shard is a module of its own, which this one does not require.
 type Membership struct {
 	ID                       string

@@ -87,7 +87,7 @@ func Start(t testing.TB, p Program) *Process {
 	}
 }
 
-// Server starts the server of the nested module internal/servers/name, which
+// Server starts the server internal/servers/name, which is in a nested module, and which
 // go run builds where it is not in Go's cache. It listens on a port that it
 // finds itself, and prints its address as its first line.
 func Server(t testing.TB, name string, args ...string) *Process {
@@ -110,7 +110,7 @@ func Server(t testing.TB, name string, args ...string) *Process {
 // nested is a Server that keeps its address, and its data, when it is stopped and started again.
 type nested struct {
 	*Process
-	server string // its module in internal/servers
+	server string // its directory in internal/servers
 	args   []string
 }
 

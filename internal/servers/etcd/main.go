@@ -1,5 +1,5 @@
-// Command etcd is one member of a real etcd cluster, for tests. It is a module
-// of its own, so that nobody who imports the library meets the server.
+// Command etcd is one member of a real etcd cluster, for tests. It is in a module
+// of servers, so that nobody who imports the library meets the server.
 //
 //	etcd -data DIR                         one member is the whole cluster
 //	etcd -data DIR -name b -peer 127.0.0.1:2381 \

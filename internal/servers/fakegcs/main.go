@@ -1,5 +1,5 @@
 // Command fakegcs is an emulator of Google Cloud Storage, for tests:
-// fake-gcs-server, with its objects in memory. It is a module of its own, so that
+// fake-gcs-server, with its objects in memory. It is in a module of servers, so that
 // nobody who imports the library meets the emulator.
 //
 //	fakegcs bucket...

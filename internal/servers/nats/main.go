@@ -1,4 +1,4 @@
-// Command nats is a real nats-server, for tests. It is a module of its own, so that nobody
+// Command nats is a real nats-server, for tests. It is in a module of servers, so that nobody
 // who imports the library meets the server.
 //
 //	nats CONFIG

@@ -1,5 +1,5 @@
-// Command versitygw is a real S3 server on a directory, for tests. It is a
-// module of its own, so that nobody who imports the library meets the server.
+// Command versitygw is a real S3 server on a directory, for tests. It is in a
+// module of servers, so that nobody who imports the library meets the server.
 //
 //	versitygw -data DIR [-versions DIR]
 //
