@@ -10,7 +10,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/internal/hooks"
-	"github.com/c8e606e4/leaderelection/internal/outage"
+	"github.com/c8e606e4/leaderelection/internal/log/outage"
 )
 
 // maxAbandoned is how many abandoned calls that ignore the end of their ctx may hang. Further calls

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/internal/durations"
 	"github.com/c8e606e4/leaderelection/internal/hooks"
+	"github.com/c8e606e4/leaderelection/internal/log/durations"
 )
 
 // WatchConfig describes an observer, which follows an election without taking part. Set

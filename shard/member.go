@@ -17,7 +17,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/hooks"
-	"github.com/c8e606e4/leaderelection/internal/outage"
+	"github.com/c8e606e4/leaderelection/internal/log/outage"
 )
 
 // Member is a running member, made by [Config.Start]. Use it to find out what this process owns,

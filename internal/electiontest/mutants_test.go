@@ -11,7 +11,7 @@ import (
 
 // core is what the mutants below are of.
 var core = mutants.Package{
-	Code:       []string{"../..", "../durations", "../outage"},
+	Code:       []string{"../..", "../log/durations", "../log/outage"},
 	Tests:      []string{".", "../.."},
 	Simulation: "../simtest",
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/outage"
-	"github.com/c8e606e4/leaderelection/internal/warnings"
+	"github.com/c8e606e4/leaderelection/internal/log/outage"
+	"github.com/c8e606e4/leaderelection/internal/log/warnings"
 )
 
 // Follower is a Table that is kept up to date by Watch.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/internal/viewctx"
+	"github.com/c8e606e4/leaderelection/internal/route/viewctx"
 )
 
 // UnaryClientInterceptor adds to each call the token of the leadership that its ctx belongs to, see

@@ -13,7 +13,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/internal/log/redact"
 )
 
 // The names of the metadata. Letters only: Azure takes no hyphens, and some

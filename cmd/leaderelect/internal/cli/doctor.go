@@ -13,7 +13,7 @@ import (
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/doctor"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/plan"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/internal/log/redact"
 )
 
 func (a *app) doctorCommand() *cobra.Command {

@@ -11,7 +11,7 @@ import (
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/early"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
-	"github.com/c8e606e4/leaderelection/internal/outage"
+	"github.com/c8e606e4/leaderelection/internal/log/outage"
 )
 
 // openPatience is how long one attempt to open a store may take.

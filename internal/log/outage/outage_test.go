@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/outage"
+	"github.com/c8e606e4/leaderelection/internal/log/outage"
 )
 
 const s, m = time.Second, time.Minute

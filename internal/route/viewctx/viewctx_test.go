@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	le "github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/viewctx"
+	"github.com/c8e606e4/leaderelection/internal/route/viewctx"
 	"github.com/c8e606e4/leaderelection/viewtest"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/internal/log/redact"
 )
 
 // What is shown, and what is not.
