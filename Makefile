@@ -7,7 +7,7 @@
 # run says so by name.
 # make mutants: broken versions of the code, each of which a named test must catch.
 # make chaos: real clusters whose servers, disks, links and clocks fail (see internal/test/apart/chaos).
-# make models: the protocol's model, in all its states (see internal/models).
+# make models: the protocol's model, in all its states (see internal/test/sim/models).
 # make soak: many more seeds of the simulation, and the command's promise again and again.
 # make bench: what the library itself costs (internal/test/apart/bench/README.md).
 # make lint: golangci-lint, which is built first. make oldest: with the oldest Go.
@@ -19,10 +19,10 @@ TESTFLAGS ?=
 # How many packages that watch servers are tested at once. They mostly wait; on a
 # machine that has other things to do, P=1 disturbs them least.
 P      ?= 3
-NPM_DIR = internal/stores/npm
+NPM_DIR = internal/test/stores/npm
 # The modules that go.work does not bind: servers that tests start, and tools, each with
 # versions of its own.
-NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/go.mod internal/servers/*/go.mod))
+NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/test/stores/servers/go.mod internal/test/stores/servers/*/go.mod))
 ALONE   = GOWORK=off $(GO)
 
 .PHONY: leaderelect test test-short test-stores test-modules test-store test-cost test-nested chaos models mutants check fmt vet staticcheck tidy mod consume bench soak fuzz vuln lint oldest npm
@@ -30,15 +30,15 @@ ALONE   = GOWORK=off $(GO)
 # SHORT= also runs the tests that make nightly is for.
 SHORT   ?= -short
 GOTEST  ?= $(GO) test
-# SIM is how many seeds each of simtest's runs takes here; make soak takes more.
+# SIM is how many seeds each of the simulation's runs takes here; make soak takes more.
 SIM     ?= 150
 # Packages of the root whose tests start servers.
-SERVERS = ./internal/stores ./deciders/consul
+SERVERS = ./internal/test/stores ./deciders/consul
 # make mutants runs them, alone.
 UNBROKEN = -skip '^TestMutants$$'
 test:
-	$(GOTEST) $(SHORT) $(UNBROKEN) -race -p 2 -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list ./internal/simtest $(SERVERS))")
-	$(GOTEST) $(SHORT) -race -timeout 10m $(TESTFLAGS) ./internal/simtest -seeds $(SIM)
+	$(GOTEST) $(SHORT) $(UNBROKEN) -race -p 2 -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list ./internal/test/sim $(SERVERS))")
+	$(GOTEST) $(SHORT) -race -timeout 10m $(TESTFLAGS) ./internal/test/sim -seeds $(SIM)
 
 # What fails here is run once more, alone, since servers go by the wall clock. It is named in bin/rerun.short
 # even if it passes then. Nothing with a data race is run again, nor anything if more than five fail. make test has no
@@ -63,9 +63,9 @@ endif
 # kube-apiserver and Consul take minutes to build from nothing. Here no test's time runs yet.
 .PHONY: kube consul
 kube consul:
-	cd internal/servers/$@ && $(ALONE) run . -h 2>/dev/null
+	cd internal/test/stores/servers/$@ && $(ALONE) run . -h 2>/dev/null
 
-test-short test-modules test-store: export GORACE = suppressions=$(CURDIR)/internal/stores/race.suppressions
+test-short test-modules test-store: export GORACE = suppressions=$(CURDIR)/internal/test/stores/race.suppressions
 test-modules: npm kube consul
 	$(GOTEST) $(UNBROKEN) -race -p $(P) -timeout 20m $(TESTFLAGS) $(SERVERS) $$($(OTHERS) | grep -v /cmd/)
 
@@ -96,11 +96,11 @@ chaos: kube consul
 
 # The protocol's model, and its mutants: needs spin and gcc, and a minute or two of one core.
 models:
-	$(GO) test -count=1 -tags models -timeout 30m $(TESTFLAGS) ./internal/models
+	$(GO) test -count=1 -tags models -timeout 30m $(TESTFLAGS) ./internal/test/sim/models
 
 # Each builds the package anew, so the race detector would cost more than it tells.
 mutants:
-	$(GOTEST) -timeout 40m -run '^TestMutants$$' $(TESTFLAGS) ./internal/electiontest ./shard ./lifeline
+	$(GOTEST) -timeout 40m -run '^TestMutants$$' $(TESTFLAGS) ./internal/test/rules ./shard ./lifeline
 
 # How often the command wakes up, and what a group asks of its store: without the race detector.
 test-cost:
@@ -248,7 +248,7 @@ packages: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/crane-$(CRANE) bin/cyclo
 
 .PHONY: bin/helm
 bin/helm:
-	$(ALONE) -C internal/servers/helm build -o $(CURDIR)/bin/helm helm.sh/helm/v3/cmd/helm
+	$(ALONE) -C internal/test/stores/servers/helm build -o $(CURDIR)/bin/helm helm.sh/helm/v3/cmd/helm
 
 bin/goreleaser-$(GORELEASER):
 	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install -trimpath -ldflags '-s -w' github.com/goreleaser/goreleaser/v2@$(GORELEASER)
@@ -272,8 +272,8 @@ consume:
 	$(ALONE) -C tools test -count=1 -timeout 20m $(TESTFLAGS) ./release
 
 bench:
-	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 3 -cpu 1,2 ./internal/electiontest
-	$(GO) test -run '^$$' -bench 'Crash|Handover|Store|Outage' -benchtime 1x ./internal/electiontest
+	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 3 -cpu 1,2 ./internal/test/rules
+	$(GO) test -run '^$$' -bench 'Crash|Handover|Store|Outage' -benchtime 1x ./internal/test/rules
 	$(GO) test -run '^$$' -bench RequireLeader -count 3 -cpu 1 ./lehttp
 	$(GO) run ./internal/test/apart/bench
 
@@ -283,7 +283,7 @@ ROUNDS ?= 100
 # GROUPS is how many groups of package shard are played.
 GROUPS ?= 100
 soak:
-	$(GO) test -race -timeout 2h $(TESTFLAGS) ./internal/simtest -seeds $(SEEDS)
+	$(GO) test -race -timeout 2h $(TESTFLAGS) ./internal/test/sim -seeds $(SEEDS)
 	$(GO) test -race -timeout 1h -run '^TestGroups$$' $(TESTFLAGS) ./shard -seeds $(GROUPS)
 	$(GO) test -race -timeout 1h -run TestPromise $(TESTFLAGS) ./cmd/leaderelect -rounds $(ROUNDS)
 

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
 	"github.com/c8e606e4/leaderelection/legrpc/fencegrpc"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/azblob/fenceazure"
 	"github.com/c8e606e4/leaderelection/deciders/internal/object"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
 )
 
 // scripted is a blob service that has one blob, if any, and fails as it is told.

@@ -22,8 +22,8 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/azblob/fenceazure"
 	"github.com/c8e606e4/leaderelection/deciders/internal/objecttest"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/internal/fencetest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

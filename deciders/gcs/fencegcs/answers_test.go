@@ -14,7 +14,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/gcs/fencegcs"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
 )
 
 // scripted is Cloud Storage, that answers looks so, and fails writes as it is told.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/object"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
 )
 
 var errRefused = errors.New("refused")

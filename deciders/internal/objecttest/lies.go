@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/internal/fencetest"
-	"github.com/c8e606e4/leaderelection/internal/httpfault"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
 
 // Blind is an Object whose store's answers to a look have nothing that binds the

@@ -23,7 +23,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/s3/fences3"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
 )
 
 // scripted is a client that gives these answers to its looks, the last one again and again, and

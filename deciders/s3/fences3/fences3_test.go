@@ -21,9 +21,9 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/objecttest"
 	"github.com/c8e606e4/leaderelection/deciders/s3/fences3"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/internal/fencetest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
-	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores/fakes3"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

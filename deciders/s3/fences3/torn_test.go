@@ -11,8 +11,8 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/s3/fences3"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/internal/fencetest"
-	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
+	"github.com/c8e606e4/leaderelection/internal/test/stores/fakes3"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
 )
 
 // A server may put together the answer to a HEAD from two versions of the object:

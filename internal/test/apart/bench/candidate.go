@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/internal/proctest"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
 )
 
 // roleEnv has the role of a process that is a candidate, in JSON.

@@ -8,7 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"github.com/c8e606e4/leaderelection/internal/upgradetest/newer"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet/upgradetest/newer"
 )
 
 // leave has leaderelect built without the stores that no run is on.

@@ -6,7 +6,7 @@ import (
 	"cmp"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/upgradetest/newer"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet/upgradetest/newer"
 )
 
 // generation is how often a newer version of the library has written the record: a field

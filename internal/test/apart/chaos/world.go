@@ -69,14 +69,14 @@ func (w *world) serverIn(dir string, env []string, h *host, args ...string) erro
 	return nil
 }
 
-// build builds one of internal/servers, and returns the program.
+// build builds one of internal/test/stores/servers, and returns the program.
 func (w *world) build(name string) (string, error) {
 	out := filepath.Join(w.dir, name)
 	c := exec.Command("go", "build", "-o", out, ".")
-	c.Dir = filepath.Join(w.root, "internal", "servers", name)
+	c.Dir = filepath.Join(w.root, "internal", "test", "stores", "servers", name)
 	c.Env = append(os.Environ(), "GOWORK=off")
 	if text, err := c.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building internal/servers/%s: %w: %s", name, err, text)
+		return "", fmt.Errorf("building internal/test/stores/servers/%s: %w: %s", name, err, text)
 	}
 	return out, nil
 }

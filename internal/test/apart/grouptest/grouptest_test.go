@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/deciders/file"
-	"github.com/c8e606e4/leaderelection/internal/proctest"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
 )
 
 func TestMain(m *testing.M) {

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

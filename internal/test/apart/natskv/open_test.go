@@ -19,8 +19,8 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/test/apart/natstest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // at returns the URL of path at a server, with user info where given.

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
-	"github.com/c8e606e4/leaderelection/internal/simtest"
+	"github.com/c8e606e4/leaderelection/internal/test/sim"
 )
 
 var (
@@ -21,7 +21,7 @@ var (
 	oneSeed   = flag.Int64("seed", -1, "simulate this seed only, and print its trace")
 )
 
-// TestSimulated runs the simulations of internal/simtest, with the same faults and rules,
+// TestSimulated runs the simulations of internal/test/sim, with the same faults and rules,
 // on the real NATS server and its client, which live in the bubble and so in virtual time.
 func TestSimulated(t *testing.T) {
 	count, first := *seedCount, uint64(1)
@@ -42,7 +42,7 @@ func TestSimulated(t *testing.T) {
 				defer watchdog.Stop()
 				dir := t.TempDir()
 				synctest.Test(t, func(t *testing.T) {
-					res := simulate(t, dir, simtest.Draw(seed))
+					res := simulate(t, dir, sim.Draw(seed))
 					if len(res.Violations) > 0 {
 						t.Errorf("%s\n%v", replay, res)
 					} else if *oneSeed >= 0 {
@@ -56,7 +56,7 @@ func TestSimulated(t *testing.T) {
 
 // simulate runs one simulation on a server of its own, without a socket and with its
 // bucket in memory.
-func simulate(t *testing.T, dir string, p simtest.Params) *simtest.Result {
+func simulate(t *testing.T, dir string, p sim.Params) *sim.Result {
 	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true})
 	if err != nil {
 		t.Fatal(err)
@@ -76,5 +76,5 @@ func simulate(t *testing.T, dir string, p simtest.Params) *simtest.Result {
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "elections", Storage: jetstream.MemoryStorage}); err != nil {
 		t.Fatal(err)
 	}
-	return simtest.Run(p, simtest.On(natskv.NewDecider(js, "elections", "simulated", nil)))
+	return sim.Run(p, sim.On(natskv.NewDecider(js, "elections", "simulated", nil)))
 }
