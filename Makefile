@@ -8,6 +8,7 @@
 # make mutants: broken versions of the code, each of which a named test must catch.
 # make chaos: real clusters whose servers, disks, links and clocks fail (see internal/test/apart/chaos).
 # make models: the protocol's model, in all its states (see internal/test/sim/models).
+# make explore: the code that decides, in all its states within bounds (RELIABILITY.md); EXPLORE=1m is the time for each scope.
 # make soak: many more seeds of the simulation, and the command's promise again and again.
 # make bench: what the library itself costs (internal/test/apart/bench/README.md).
 # make lint: golangci-lint, which is built first. make oldest: with the oldest Go.
@@ -98,9 +99,15 @@ chaos: kube consul
 models:
 	$(GO) test -count=1 -tags models -timeout 30m $(TESTFLAGS) ./internal/test/sim/models
 
+# All states of the pure machine, within bounds: each scope has so long, unless it ends before.
+EXPLORE ?= 30m
+.PHONY: explore
+explore:
+	EXPLORE=$(EXPLORE) $(GO) test -count=1 -timeout 0 -v -run '^TestExplore$$' $(TESTFLAGS) .
+
 # Each builds the package anew, so the race detector would cost more than it tells.
 mutants:
-	$(GOTEST) -timeout 40m -run '^TestMutants$$' $(TESTFLAGS) ./internal/test/rules ./shard ./lifeline
+	$(GOTEST) -timeout 40m -run '^TestMutants$$' $(TESTFLAGS) ./internal/test/rules ./internal/test/explore/mutate ./shard ./lifeline
 
 # How often the command wakes up, and what a group asks of its store: without the race detector.
 test-cost:

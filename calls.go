@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/internal/hooks"
-	"github.com/c8e606e4/leaderelection/internal/log/outage"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // maxAbandoned is how many abandoned calls that ignore the end of their ctx may hang. Further calls
@@ -21,8 +20,13 @@ const maxAbandoned = 4
 // time, and runs a feed if the store has one. Their results reach the owner's loop as events, and
 // the owner decides what they mean. Everything but post belongs to the loop's goroutine.
 type follower struct {
+	owner interface { // the campaign, or the observer
+		answered(a *answer, now instant)
+		learn(e *RaceEntry, began, now instant, how source)
+	}
+	known *claims // the owner's
 	*timekeeper
-	mailbox
+	mailbox loop.Mailbox[event]
 	urgency
 	decider  RaceDecider
 	place    atomic.Pointer[string] // see askPlace
@@ -31,7 +35,7 @@ type follower struct {
 	patience time.Duration // how long an ErrDenied may last before it counts
 	logger   *slog.Logger
 	trace    *Trace
-	events   hooks.Calls
+	events   loop.Calls
 
 	ctx     context.Context // of store calls and feeds: the caller's values, without its end
 	winding bool            // calls and feed are told to end
@@ -45,11 +49,13 @@ type follower struct {
 	lastErr   atomic.Pointer[error] // of the last call, if it failed
 	denied    time.Duration         // since when all calls have ended with an ErrPermanent
 	isDenied  bool
-	calls     outage.Log
+	calls     loop.Outage
 	reads     retry
 	lastCall  time.Duration // when the last call began
 	lastRead  time.Duration // and the last read
 	everAsked bool
+	awaited   *RaceEntry    // the state of the record for which turn has set turnAt
+	turnAt    time.Duration // see turn
 
 	sayBlocked time.Duration // when to say next that calls hang
 
@@ -58,7 +64,7 @@ type follower struct {
 	feedSession *session
 	feedRunning bool
 	heard       time.Duration // when it last delivered
-	feedFails   outage.Log
+	feedFails   loop.Outage
 	outrun      int // reads in a row that were newer than what the feed had delivered
 	feeds       retry
 }
@@ -75,7 +81,7 @@ type call struct {
 	told      *error // the error that was reported when it was abandoned
 }
 
-// answer is the event that a call has returned, or that it was given up.
+// answer says that a call has returned, or that it was given up.
 type answer struct {
 	*call
 	givenUp bool
@@ -88,6 +94,9 @@ type answer struct {
 // term.
 func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, name string, poll, term time.Duration) {
 	f.timekeeper = newTimekeeper(clock)
+	if !f.system {
+		f.mailbox.Clock = clock
+	}
 	f.decider = d
 	f.feed, _ = d.(ChangeFeed)
 	f.poll, f.timeout, f.patience = poll, min(max(term/4, minInterval), maxCall), term
@@ -97,7 +106,7 @@ func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, 
 	f.feeds = f.reads
 	f.feeds.limit = max(f.feeds.limit, term)
 	f.ctx = context.WithoutCancel(ctx)
-	f.events.Limit, f.events.Idle = maxEvents, func() { f.post(lookAgain{}) }
+	f.events.Limit, f.events.Idle = maxEvents, func() { f.post(nothing) }
 }
 
 // maxCall is how long a store call, or Healthy, may take if terms are long. No store answers so
@@ -122,7 +131,10 @@ func (f *follower) begin(now instant, kind OpKind, entry, over *RaceEntry) {
 		// Deferred, so it runs even if the call ends its goroutine, as t.FailNow does.
 		defer func() {
 			cancel()
-			f.post(a)
+			f.post(func(now instant) {
+				f.settle(a, now)
+				f.owner.answered(a, now)
+			})
 		}()
 		f.askPlace()
 		if k.kind == OpRead {
@@ -207,12 +219,11 @@ func (f *follower) settle(a *answer, now instant) {
 	}
 }
 
-// giveUpCall abandons the call in flight if its time is over, and returns the answer that says so.
-// Otherwise it returns nil.
-func (f *follower) giveUpCall(now instant) *answer {
+// giveUpCall abandons the call in flight if its time is over, and tells the owner.
+func (f *follower) giveUpCall(now instant) {
 	k := f.call
 	if k == nil || now.mono < k.deadline {
-		return nil
+		return
 	}
 	k.abandoned = true
 	k.cancel()
@@ -227,7 +238,7 @@ func (f *follower) giveUpCall(now instant) *answer {
 	if k.kind == OpRead {
 		f.reads.failed(k.start.mono, f.urgent(now))
 	}
-	return late
+	f.owner.answered(late, now)
 }
 
 // tellLate reports the error with which an abandoned call has returned: the reason why it took so long.

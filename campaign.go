@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/internal/hooks"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // Campaign is a running candidate, made by [Config.Start]. Use it to ask about the leadership,
@@ -66,13 +66,14 @@ func newCampaign(ctx context.Context, cfg Config, hold time.Duration, s *single)
 	f.init(ctx, cfg.Clock, cfg.Decider, cfg.LeaderID, cfg.PollInterval, cfg.TermLength)
 	f.logger, f.trace = cfg.Logger, cfg.Trace
 	c.l = newLease(cfg.policy(hold))
+	f.owner, f.known = c, &c.l.claims
 	c.diagnosis = diagnosis{f: f, id: cfg.LeaderID, held: hold > 0}
 	c.health = health{f: f, of: cfg.Healthy, every: cfg.PollInterval}
 	c.proofs = proofs{f: f, l: c.l, line: cfg.Lifeline}
 	c.clock = clockCheck{f: f, l: c.l}
 	c.clock.bounded, _ = cfg.Clock.(clocks.Bounded)
 	_, c.writes = backoffs(cfg.LeaderID, cfg.PollInterval, cfg.TermLength)
-	c.changed = deliveries{Calls: hooks.Calls{Limit: maxWaiting, Idle: f.events.Idle}, ctx: context.WithoutCancel(ctx)}
+	c.changed = deliveries{Calls: loop.Calls{Limit: maxWaiting, Idle: f.events.Idle}, ctx: context.WithoutCancel(ctx)}
 	c.view.Store(newView(f.timekeeper, NoElections))
 	f.log(slog.LevelInfo, "campaign started", "id", cfg.LeaderID, "place", firstPlace{f}, "term", cfg.TermLength, "skew", cfg.MaxClockSkew, "pushed", f.feed != nil)
 	return c
@@ -113,14 +114,14 @@ func (c *Campaign) Wait() error {
 	return c.err
 }
 
-// ask posts a message to the loop, and waits for the answer to it, or until the campaign has stopped.
-func (c *Campaign) ask(ctx context.Context, m event, answer <-chan error) error {
+// ask posts an event to the loop, and waits for the answer to it, or until the campaign has stopped.
+func (c *Campaign) ask(ctx context.Context, e event, answer <-chan error) error {
 	select {
 	case <-c.done:
 		return nil
 	default:
 	}
-	c.f.post(m)
+	c.f.post(e)
 	select {
 	case err := <-answer:
 		return err
@@ -146,7 +147,7 @@ func (c *Campaign) ask(ctx context.Context, m event, answer <-chan error) error 
 // says nothing else of the store.
 func (c *Campaign) Ping(ctx context.Context) error {
 	noticed := make(chan error, 1)
-	return c.ask(ctx, pinged{noticed}, noticed)
+	return c.ask(ctx, func(now instant) { noticed <- c.stuck(now) }, noticed)
 }
 
 // stuckTerms is for how many terms a fault may last that should pass by itself.
@@ -170,24 +171,20 @@ func (c *Campaign) stuck(now instant) error {
 // loop is the campaign, from its beginning to its end, in one goroutine.
 func (c *Campaign) loop() {
 	defer close(c.done)
-	defer c.f.close()
+	defer c.f.mailbox.Close()
 	defer c.proofs.end()
 	defer c.abandon()
 	c.slice = maxSlice
-	if stop, err := clocks.NotifyJump(c.cfg.Clock, func() { c.f.post(lookAgain{}) }); err == nil && stop != nil {
+	if stop, err := clocks.NotifyJump(c.cfg.Clock, func() { c.f.post(nothing) }); err == nil && stop != nil {
 		if c.f.system {
 			c.slice = maxTellingSlice
 		}
 		defer stop()
 	}
-	awaken := context.AfterFunc(c.start, func() { c.f.post(lookAgain{}) })
+	awaken := context.AfterFunc(c.start, func() { c.f.post(nothing) })
 	defer awaken()
 	for {
-		posted := c.f.take()
-		for _, e := range posted {
-			c.handle(e, c.f.now())
-		}
-		clear(posted)
+		c.f.handle()
 		now := c.f.now()
 		wake, stopped := c.step(now)
 		if stopped {
@@ -217,51 +214,17 @@ func (c *Campaign) abandon() {
 	c.f.wind()
 }
 
-// handle takes in one event, at the instant now.
-func (c *Campaign) handle(e event, now instant) {
-	switch e := e.(type) {
-	case *answer:
-		c.f.settle(e, now)
-		c.answered(e, now)
-	case pushed:
-		c.f.delivered(e, c.l.newest.of, now)
-		c.learn(e.entry, now, now, wasPushed)
-	case feedEnded:
-		c.f.feedGone(e, now)
-	case healthAnswered:
-		c.health.answered(e, now)
-	case workDone:
-		e.of.ended(e.what)
-	case *leadAsked:
-		c.hand(e)
-	case resignAsked:
-		c.resign(now, e.released)
-	case holdDropped:
-		if d := c.l.lead; d != nil {
-			d.held = 0
-		}
-		c.l.held = 0
-	case deathProved:
-		c.proofs.proved(e.of)
-	case pinged:
-		e.noticed <- c.stuck(now)
-	case announced:
-		c.l.hostPort, c.l.params = e.hostPort, e.params
-	case lookAgain:
-	}
-}
-
 // sleep returns after d, or when something has happened. A leader sleeps in slices, and looks at
 // both its clocks after each. Timers do not notice that the machine was suspended or the clock
 // was stepped, so less of d may be left.
 func (c *Campaign) sleep(begin instant, d time.Duration) {
 	if c.leadership == nil && !c.l.measuring(begin) {
-		c.f.mailbox.sleep(c.cfg.Clock, d, nil)
+		c.f.mailbox.Sleep(d, nil)
 		return
 	}
 	now := begin
 	late := func() bool { return c.f.now().mono-now.mono > maxLate }
-	for left := d; left > 0 && c.f.mailbox.sleep(c.cfg.Clock, min(left, c.slice), late); {
+	for left := d; left > 0 && c.f.mailbox.Sleep(min(left, c.slice), late); {
 		now = c.f.now()
 		passed := now.mono - begin.mono
 		if (now.wall.Sub(begin.wall)-passed).Abs() > maxApart || c.View().latched() {
@@ -287,9 +250,7 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 	c.clock.tend(&wake)
 	c.follow(now)
 	c.tendLeadership(&wake)
-	if late := c.f.giveUpCall(now); late != nil {
-		c.answered(late, now)
-	}
+	c.f.giveUpCall(now)
 	if c.ending {
 		return c.end(&wake)
 	}

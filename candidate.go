@@ -70,13 +70,16 @@ func (c *Campaign) act(wake *alarm) {
 	c.weigh(wake.now)
 	wish := c.wish(wake.now)
 	c.l.wake(wake, wish)
-	if c.cooldown > wake.now.mono {
-		wake.at(c.cooldown)
-	}
+	wake.later(c.cooldown)
 	if !c.f.mayCall(wake) {
 		return
 	}
-	switch kind := c.l.next(wake.now, wish); {
+	kind := c.l.next(wake.now, wish)
+	if turn := c.turn(wake.now, kind); wake.now.mono < turn {
+		wake.at(turn)
+		return
+	}
+	switch {
 	case kind == OpRead:
 		c.f.read(wake, max(c.readDue(), c.f.reads.floor))
 	case kind != "" && c.mayWrite(wake, kind):
@@ -115,7 +118,7 @@ func (c *Campaign) poll(wake *alarm) {
 	if c.f.call != nil {
 		return
 	}
-	if due, polling := c.f.pollDue(wake, &c.l.claims); polling {
+	if due, polling := c.f.pollDue(wake); polling {
 		c.f.read(wake, due)
 	}
 }
@@ -168,10 +171,13 @@ func (c *Campaign) learn(e *RaceEntry, began, now instant, how source) {
 		c.cooldown = now.mono + c.cfg.TermLength // an operator has asked for a hand-over before it began
 	}
 	c.follow(now)
+	if c.leader.Load() == nil && c.l.end(c.l.newest).reached(now) {
+		c.f.awaited = e // nobody else learns of it now: it is this candidate's turn
+	}
+	c.leader.Store(c.l.newest.of)
 	if !news {
 		return
 	}
-	c.leader.Store(e)
 	c.proofs.watch(e)
 	c.tellChange(e)
 }
@@ -192,7 +198,7 @@ func (c *Campaign) answered(a *answer, now instant) {
 	case a.kind == OpRead && a.err != nil:
 		c.single.failed(a.err)
 	case a.kind == OpRead:
-		c.f.feedCheck(&c.l.claims, a.got, now)
+		c.f.feedCheck(a.got, now)
 		c.learn(a.got, a.start, now, wasRead)
 	case a.err == nil:
 		c.wrote(a, now)
@@ -266,7 +272,8 @@ func (c *Campaign) Announce(hostPort []string, params []byte) error {
 	if faults := checkAnnouncement(hostPort, params); faults != nil {
 		return fmt.Errorf("leaderelection: Announce: %w", wrong(faults))
 	}
-	c.f.post(announced{slices.Clone(hostPort), slices.Clone(params)})
+	hostPort, params = slices.Clone(hostPort), slices.Clone(params)
+	c.f.post(func(instant) { c.l.hostPort, c.l.params = hostPort, params })
 	return nil
 }
 

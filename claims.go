@@ -14,6 +14,7 @@ type policy struct {
 	id         string
 	term, skew time.Duration
 	hold       time.Duration // nobody else acquires the record for so long from an acquisition
+	holdsLate  bool          // but only once it was released: if the process dies, others continue its job
 	measured   bool          // ClockPolicy Unsynchronized: no wall clock is compared
 	checked    bool          // stamps and the clock's own bound count
 	hostPort   []string
@@ -108,7 +109,7 @@ func (k *claims) learn(r *RaceEntry, how source, own bool, now instant) (news bo
 		if proof {
 			n.proved, k.doubt = true, false
 		}
-		k.base = claim{r, n.seen, n.proved}
+		n.of, k.base = r, claim{r, n.seen, n.proved} // so that what was learned first need not be kept
 	case !proof:
 		k.disputed = k.disputed || !n.proved
 	default:

@@ -60,8 +60,8 @@ var (
 	ErrOusted = errors.New("leaderelection: ousted: another candidate holds the record")
 	// ErrExpired means that the view ended before an extension was confirmed.
 	ErrExpired = errors.New("leaderelection: the term ran out before an extension was confirmed")
-	// ErrResigned means that Resign was called, or that a Transfer, a StepDown or a preferred
-	// candidate (Config.Priority) asked for a hand-over.
+	// ErrResigned means that Resign was called, or that a Transfer or a StepDown asked for a hand-over,
+	// as package prefer does.
 	ErrResigned = errors.New("leaderelection: resigned")
 	// ErrUnhealthy means that Config.Healthy returned an error, or did not return in time.
 	ErrUnhealthy = errors.New("leaderelection: stood down: not healthy")

@@ -61,19 +61,19 @@ func (h *health) ask(wake *alarm) {
 		err := errors.New("leaderelection: Healthy ended its goroutine")
 		defer func() {
 			cancel()
-			h.f.post(healthAnswered{k, err})
+			h.f.post(func(now instant) { h.answered(k, err, now) })
 		}()
 		err = h.of(ctx)
 	}()
 }
 
-func (h *health) answered(a healthAnswered, now instant) {
+func (h *health) answered(k *check, err error, now instant) {
 	h.check = nil
-	if a.check.late {
+	if k.late {
 		return // late is unhealthy, whatever it says
 	}
-	h.is(now, a.err)
-	h.fresh = h.fresh && !a.check.stale
+	h.is(now, err)
+	h.fresh = h.fresh && !k.stale
 }
 
 // is takes in an answer of Healthy, or its absence.
@@ -135,7 +135,7 @@ type ClockSkewError struct {
 // Error says by how much the clock is off, and what to do.
 func (e *ClockSkewError) Error() string {
 	const advice = "repair this machine's time service, or raise MaxClockSkew for all candidates"
-	const either = "; if the store's clock is the wrong one, repair that; clocks.Kernel as the Clock tells which"
+	const either = "; if the store's clock is the wrong one, repair that (leaderelect doctor tells which)"
 	switch {
 	case e.Bound && e.Offset == clocks.Unbounded:
 		return fmt.Sprintf("%v of %v: the kernel says that nothing keeps it right: %s", ErrClockSkew, e.MaxClockSkew, advice)
@@ -257,7 +257,7 @@ func (p *proofs) watch(e *RaceEntry) {
 		p.proved(of)
 		return
 	}
-	p.watched, p.unwatch = of, p.line.OnDeath(of, func() { p.f.post(deathProved{of}) })
+	p.watched, p.unwatch = of, p.line.OnDeath(of, func() { p.f.post(func(instant) { p.proved(of) }) })
 }
 
 // stop ends the watch.

@@ -121,7 +121,7 @@ func (r *leadership) callback(what work, f func()) {
 // begins notes that work of a leadership runs. Call done when the work has ended.
 func (r *leadership) begins(what work) (done func()) {
 	r.running[what]++
-	return func() { r.f.post(workDone{r, what}) }
+	return func() { r.f.post(func(instant) { r.ended(what) }) }
 }
 
 // ended notes that work of the leadership has ended.
@@ -197,8 +197,8 @@ func (c *Campaign) giveUp(now instant, cause error) {
 	}
 	r.cause = cause
 	r.cancel(cause)
-	if left := func() { r.f.post(workDone{r, fromGate}) }; r.view.shut(left) {
-		r.running[fromGate]++
+	if inside := r.begins(fromGate); !r.view.shut(inside) {
+		r.ended(fromGate)
 	}
 	r.drainUntil = now.mono + c.cfg.DrainTimeout
 	ctx, cancel := context.WithCancelCause(WithView(context.WithoutCancel(c.start), r.view))
@@ -238,9 +238,9 @@ func (l *Leadership) View() *TimeView { return l.view }
 
 // Release tells the campaign that the caller's work under this leadership is over. It does not
 // wait, and may be called more than once. It does not give up leadership: a campaign that leads
-// goes on. To give it up, call [Campaign.Resign].
+// goes on. To give it up, call [Campaign.Resign]. On a zero Leadership it does nothing.
 func (l *Leadership) Release() {
-	if l.released.CompareAndSwap(false, true) {
+	if l.released.CompareAndSwap(false, true) && l.release != nil {
 		l.release()
 	}
 }
@@ -269,7 +269,7 @@ func (c *Campaign) Lead(ctx context.Context) (*Leadership, error) {
 		return nil, context.Cause(ctx)
 	}
 	ask := &leadAsked{answer: make(chan *Leadership, 1)}
-	c.f.post(ask)
+	c.f.post(func(instant) { c.hand(ask) })
 	var err error
 	select {
 	case l := <-ask.answer:
@@ -285,7 +285,7 @@ func (c *Campaign) Lead(ctx context.Context) (*Leadership, error) {
 	return <-ask.answer, ask.err // it leads since this moment
 }
 
-// leadAsked is the event that Lead was called. Either the loop settles it, by an answer, or the
+// leadAsked is a call of Lead. Either the loop settles it, by an answer, or the
 // caller does, who has gone.
 type leadAsked struct {
 	answer  chan *Leadership
@@ -329,14 +329,14 @@ func (c *Campaign) dismiss() {
 // view has ended, after DrainTimeout.
 func (c *Campaign) Resign(ctx context.Context) error {
 	released := make(chan error, 1)
-	return c.ask(ctx, resignAsked{released}, released)
+	return c.ask(ctx, func(now instant) { c.resign(now, released) }, released)
 }
 
 // DropHold gives up the Hold of the current leadership. Call it before OnElected returns if the
 // leader has not begun the job that its Hold protects, and will not begin it. The record is
 // then released without a Hold, so that others can run the job. DropHold does not wait. If this
 // candidate does not lead, it does nothing. A job of [Config.Once] returns ErrNotBegun instead.
-func (c *Campaign) DropHold() { c.f.post(holdDropped{}) }
+func (c *Campaign) DropHold() { c.f.post(func(instant) { c.l.dropHold() }) }
 
 func (c *Campaign) resign(now instant, released chan error) {
 	c.cooldown = max(c.cooldown, now.mono+c.cfg.TermLength)

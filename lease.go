@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// lease is one candidate's part in an election: what it knows of the record and of its own writes, and
-// whether it leads. It is pure: it calls, waits and logs nothing, and has no clock of its own. A driver tells
-// it what was read, written and pushed, and when, and asks which call is due. Nothing that a driver does with
-// the answers can make two views true.
+// lease is one candidate's part in an election: what it knows of the record and of its own writes, and whether it
+// leads. It is pure: it calls, waits and logs nothing, and has no clock of its own. A driver tells it what was
+// read, written and pushed, and when, and asks which call is due. Nothing that a driver does with the answers can
+// make two views true.
 type lease struct {
 	claims
 	witness
-	writes  []write    // of the lease, of the last two terms
+	writes  []write    // of the lease, of the last term
 	unsure  bool       // a write's outcome is open: a read comes before any other write
 	refused *RaceEntry // a write over it was refused: if it is old, it is written over again when two reads in a row have shown it
 	proof   bool       // base was read or written, and not only pushed
@@ -109,6 +109,13 @@ func (l *lease) leave(cause error) {
 	}
 }
 
+// dropHold gives up the Hold: the job that it protects was not begun.
+func (l *lease) dropHold() {
+	if l.held = 0; l.lead != nil {
+		l.lead.held = 0
+	}
+}
+
 // refuse ends the view of a leadership under which nothing has begun: no job needs its Hold.
 func (l *lease) refuse(cause error) {
 	l.lead.held = l.held
@@ -169,25 +176,6 @@ func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) 
 func (d *lead) ask(r *RaceEntry, id string) {
 	if r.Successor != "" && r.Successor != id {
 		d.asked = r.Successor
-	}
-}
-
-// bounded takes in the clock's own bound for its error; 0 if it cannot tell.
-func (l *lease) bounded(bound time.Duration) {
-	l.own(bound, l.skew)
-	for i := range l.writes {
-		if w := &l.writes[i]; l.witness.bound != 0 && w.robs() {
-			l.hush(w.begun) // it may have been taken too early
-		}
-	}
-	l.doubt()
-}
-
-// doubt ends a view that rests on a clock that is proved wrong.
-func (l *lease) doubt() {
-	l.mistrust = l.checked && l.wrong()
-	if l.mistrust && l.lead != nil && !l.lead.confirmed.of.Unsynchronized {
-		l.leave(ErrClockSkew)
 	}
 }
 
@@ -261,8 +249,8 @@ func (l *lease) holds(now instant) bool {
 	return false
 }
 
-// issue returns the record of a write that begins now, and notes it. The two ids are random, and made up for it. Writes of more than two terms ago are
-// forgotten: what they have claimed is over. But the record stays this candidate's own.
+// issue returns the record of a write that begins now, and notes it. The two ids are random, and made up for it.
+// Writes whose claims are over are forgotten. But the record stays its own.
 func (l *lease) issue(now instant, kind OpKind, id, incarnation string) *RaceEntry {
 	if kind == OpRelease {
 		for i := range l.writes {
@@ -298,18 +286,19 @@ func (l *lease) issue(now instant, kind OpKind, id, incarnation string) *RaceEnt
 		}
 		d.expiry, d.last = r.TermExpiry, w.view
 	}
-	l.writes = slices.DeleteFunc(l.writes, func(o write) bool { return now.mono > o.begun.mono+2*l.term && !(l.proved != nil && o.led(l.proved)) })
+	l.writes = slices.DeleteFunc(l.writes, func(o write) bool {
+		return now.mono > o.begun.mono+l.term+drift(l.term, l.skew) && !(l.proved != nil && o.led(l.proved))
+	})
 	l.writes = append(l.writes[max(0, len(l.writes)-maxWrites+1):], w)
 	return r
 }
 
-// maxWrites is how many writes are remembered. An ExtendEvery of a twentieth of a term makes forty in two terms.
-const maxWrites = 64
+// maxWrites is how many writes are remembered. An ExtendEvery of a twentieth of a term makes thirty in one and a half.
+const maxWrites = 32
 
-// acquisition completes the record that begins a leadership. Its Incarnation is made up now: two processes may
-// have been restored from one snapshot of a machine, so what was made up before need not be this process's
-// alone. A record of this candidate's own keeps its Incarnation, which shows everybody why nobody waited for
-// its term.
+// acquisition completes the record that begins a leadership. Its Incarnation is made up now: two processes may have
+// been restored from one snapshot of a machine, so what was made up before need not be this process's alone. A
+// record of this candidate's own keeps its Incarnation, which shows everybody why nobody waited for its term.
 func (l *lease) acquisition(r *RaceEntry, now instant) {
 	b := l.base.of
 	_, r.Unsynchronized = l.over(now, l.mine)
@@ -365,7 +354,7 @@ func (l *lease) vacancy(now instant) *RaceEntry {
 // after it, since the others wait for that. So a candidate that proves the leader dead sees a hold even if it is
 // shorter than the term.
 func (l *lease) rest(now instant, held, term time.Duration) time.Duration {
-	if l.hold == 0 || held == 0 || now.mono >= held+l.skew {
+	if l.hold == 0 || held == 0 || now.mono >= held+l.skew || l.holdsLate && term > 0 {
 		return 0
 	}
 	return max(held-now.mono-term, 1)
@@ -374,14 +363,15 @@ func (l *lease) rest(now instant, held, term time.Duration) time.Duration {
 // nextExtension returns a number greater than every Extension that is known of a leadership or was
 // written for it, so that no two records are alike.
 func (l *lease) nextExtension(number ElectionNumber) (next uint64) {
-	known := []*RaceEntry{l.newest.of, l.base.of}
-	for i := range l.writes {
-		known = append(known, l.writes[i].of)
-	}
-	for _, r := range known {
+	count := func(r *RaceEntry) {
 		if r.ElectionNumber == number {
 			next = max(next, r.Extension)
 		}
+	}
+	count(l.newest.of)
+	count(l.base.of)
+	for i := range l.writes {
+		count(l.writes[i].of)
 	}
 	return next + 1
 }
@@ -392,37 +382,22 @@ func (l *lease) measuring(now instant) bool {
 	return slices.ContainsFunc(l.writes, func(w write) bool { return w.of.Unsynchronized && !w.done && w.view.live(now) })
 }
 
-// stake returns until when an open acquisition may have won a view; 0: none.
-func (l *lease) stake() (until time.Duration) {
-	for i := range l.writes {
-		if w := &l.writes[i]; l.unsure && w.kind == OpAcquire && !w.done {
-			until = max(until, w.view.mono)
-		}
-	}
-	return until
-}
-
 // wake sets the alarm for the next moment at which something else may be due.
 func (l *lease) wake(a *alarm, w wish) {
 	if d := l.lead; d != nil {
 		a.at(d.view.mono)
 		a.atWall(d.view.wall)
-		if due := d.confirmed.begun.mono + w.extend; w.keep && due > a.now.mono {
-			a.at(due)
+		if w.keep {
+			a.later(d.confirmed.begun.mono + w.extend)
 		}
 		return
 	}
 	for i := range l.writes {
-		if until := l.writes[i].begun.mono + l.term; until > a.now.mono {
-			a.at(until)
-		}
+		a.later(l.writes[i].begun.mono + l.term)
 	}
-	if l.base.of == nil {
-		return
+	a.later(l.quiet)
+	if l.base.of != nil {
+		a.until(l.claims.end(l.newest))
+		a.until(l.claims.end(l.base))
 	}
-	if l.quiet > a.now.mono {
-		a.at(l.quiet)
-	}
-	a.until(l.claims.end(l.newest))
-	a.until(l.claims.end(l.base))
 }

@@ -145,6 +145,11 @@ func TestLeaseRule1Term(t *testing.T) {
 // Rule 2: when a view ends.
 func TestLeaseRule2View(t *testing.T) {
 	rows{
+		"what is learned when it is over does not find it true": func(t *testing.T) {
+			p, _ := elected(t)
+			p.answers(vacant(2), wasPushed, off(tS, time.Hour), off(tS, time.Hour)) // then the clock is set back
+			p.endedBy(ErrExpired)
+		},
 		"S before the term, counted from before the write": func(t *testing.T) {
 			p := newPlay(t)
 			p.reads(vacant(3), at(0))
@@ -608,6 +613,24 @@ func TestLeaseRule8Loss(t *testing.T) {
 // Rule 9: first the work ends, then the view, then the record is released.
 func TestLeaseRule9Leave(t *testing.T) {
 	rows{
+		"a request to hand over is heard": func(t *testing.T) {
+			p, won := elected(t)
+			p.answers(asked(won, "c"), wasPushed, at(tS), at(tS))
+			if p.lead == nil || p.lead.asked != "c" {
+				t.Errorf("%+v", p.lead)
+			}
+		},
+		"who does not lead": func(t *testing.T) {
+			p := newPlay(t)
+			p.leave(ErrResigned)
+			p.endedBy(nil)
+		},
+		"what another has written by the same order is not its own": func(t *testing.T) {
+			p, won := elected(t)
+			p.reads(held(won.ElectionNumber, tS), at(tS)) // the store was set back in between
+			p.endedBy(ErrOusted)
+			p.due(at(tS), wish{}, "")
+		},
 		"in that order": func(t *testing.T) {
 			p, won := elected(t)
 			p.due(at(1), wish{}, "") // the view lives
@@ -692,7 +715,7 @@ func TestLeaseRule9Leave(t *testing.T) {
 	}.run(t)
 }
 
-// A lease remembers no more writes than two terms have.
+// A lease remembers no more writes than a term and a half have.
 func TestLeaseWritesAreFew(t *testing.T) {
 	p, _ := elected(t)
 	w := wish{lead: true, keep: true, extend: tT / 20}
@@ -701,7 +724,7 @@ func TestLeaseWritesAreFew(t *testing.T) {
 		r := p.begins(now, w, OpExtend)
 		p.answers(lands(r), wasWritten, now, now)
 	}
-	if len(p.writes) > 42 {
+	if len(p.writes) > 24 {
 		t.Errorf("%d writes are remembered", len(p.writes))
 	}
 	p.measured = true

@@ -61,14 +61,20 @@ func (r *retry) failed(start time.Duration, urgent bool) {
 		r.wary = wariness
 	}
 	r.calm = 0
-	x := (r.seed + r.fails) * 0x9E3779B97F4A7C15
-	x ^= x >> 29
-	pause += time.Duration(x%1024) * pause / 4096
+	pause += part(r.seed+r.fails, pause) / 4
 	if !r.noted {
 		r.note(start)
 	}
 	r.noted = false
 	r.notBefore = max(r.notBefore, start+pause, r.floor)
+}
+
+// part returns a part of d, from none to nearly all. It looks random, and seed alone decides it, so that a run can be
+// repeated.
+func part(seed uint64, d time.Duration) time.Duration {
+	x := seed * 0x9E3779B97F4A7C15
+	x ^= x >> 29
+	return time.Duration(x%1024) * d / 1024
 }
 
 // note counts the attempt that began at start: it has failed, or may be one of many in a row.
@@ -92,6 +98,15 @@ const wariness = 4
 
 // hurry ends the current pause.
 func (r *retry) hurry() { r.notBefore = r.floor }
+
+// turn returns when a follower may ask for what all others ask for since the same moment: at a random time within
+// spread from the first call for this state of the record. What it learns until then may answer it.
+func (f *follower) turn(now instant, of *RaceEntry, spread time.Duration) time.Duration {
+	if !same(of, f.awaited) {
+		f.awaited, f.turnAt = of, now.mono+part(f.reads.seed+uint64(of.ElectionNumber), spread)
+	}
+	return f.turnAt
+}
 
 // urgency says how much depends on the next store call of a candidate. For an observer, which has
 // no record to keep, nothing is urgent.
@@ -155,3 +170,32 @@ func (c *Campaign) weigh(now instant) {
 		u.stake = c.l.stake()
 	}
 }
+
+// stake returns until when an open acquisition may have won a view; 0: none.
+func (l *lease) stake() (until time.Duration) {
+	for i := range l.writes {
+		if w := &l.writes[i]; l.unsure && w.kind == OpAcquire && !w.done {
+			until = max(until, w.view.mono)
+		}
+	}
+	return until
+}
+
+// turn returns when a call of this kind may begin, if all other candidates may make it at the same moment: when a term,
+// a hold or a reservation is over. Each waits for a random part of a span, and those that learn of a new leader meanwhile
+// make none. A feed tells its standbys who was first, so they need half of the span. What is vacant is free for
+// everybody at once, as is the record of a process that is proved dead.
+func (c *Campaign) turn(now instant, kind OpKind) time.Duration {
+	switch wait := span(c.cfg.TermLength); {
+	case kind == "" || c.f.urgent(now) || c.l.base.of == nil || kind == OpAcquire && c.l.proof || c.l.end(c.l.newest) == free:
+		return 0
+	case c.f.feedUp:
+		return c.f.turn(now, c.l.newest.of, wait/2)
+	default:
+		return c.f.turn(now, c.l.newest.of, wait)
+	}
+}
+
+// span is over how long those that wait for the end of a term spread what they ask then. Five hundred that poll make
+// fewer than a hundred operations in a tenth of a second if they have a twentieth of the default term.
+func span(term time.Duration) time.Duration { return min(term/20, time.Second) }

@@ -17,7 +17,7 @@ var (
 	pureFiles   = []string{"claims.go", "lease.go", "view.go", "witness.go"}
 	pureImports = []string{"time", "slices", "maps", "math", "bytes", "errors"}
 	pureTime    = []string{"Duration", "Time", "Second", "Millisecond", "Hour"} // no time.Now, and no timers
-	driverNames = []string{"Campaign", "Config", "TimeView", "follower", "leadership", "observer", "mailbox", "timekeeper", "call", "answer", "retry", "urgency", "health", "proofs", "clockCheck", "diagnosis", "single"}
+	driverNames = []string{"Campaign", "Config", "TimeView", "follower", "leadership", "observer", "timekeeper", "call", "answer", "retry", "urgency", "health", "proofs", "clockCheck", "diagnosis", "single"}
 )
 
 // impurities returns what a file has that does not belong into a pure one.
@@ -118,7 +118,7 @@ func TestImpuritiesAreSeen(t *testing.T) {
 		"a view":                     `type lease struct{ v *TimeView }`,
 		"a follower in a method":     `func (f *follower) f() {}`,
 		"a conversion":               `var _ = leadership{}.f`,
-		"a generic":                  `var _ list[mailbox]`,
+		"a generic":                  `var _ list[follower]`,
 	} {
 		t.Run(what, func(t *testing.T) {
 			if len(impurities("bad.go", "package p\n"+src)) == 0 {

@@ -26,23 +26,31 @@ import (
 // If job panics, the process ends, because job runs in a goroutine of the library: recover in
 // job. After a panic the lease lasts until its term is over, and a Hold until the Hold is.
 func (c Config) Run(ctx context.Context, job func(context.Context, *TimeView) error) error {
-	return c.run(ctx, "Run", 0, nil, job)
+	return c.run(ctx, "Run", OnceOptions{}, nil, job)
 }
 
 // OnceOptions are the settings of [Config.Once], in addition to a Config.
 type OnceOptions struct {
 	// Hold is for how long nobody else may acquire the record, counted from its acquisition,
-	// however the job ends. It keeps a machine that fires late from running the job again.
-	// Required. The record has the Hold, so Once returns as soon as the job has.
+	// however the job ends (see HoldOnSuccess). It keeps a machine that fires late from running
+	// the job again. Required. The record has the Hold, so Once returns as soon as the job has.
 	//
 	// It must be longer than a machine may be late, plus Wait, plus MaxClockSkew. Otherwise
 	// the job could run twice in a period. It must be shorter than the period by the same
 	// sum. More than a year counts as a year.
 	Hold time.Duration
 
+	// HoldOnSuccess lets the Hold begin only if the job returns nil. Use it for a job that the
+	// next candidate can continue. If the job fails, the next candidate that tries runs it at
+	// once. If its process dies, the next one runs it as soon as the term is over, as with
+	// Config.Run. The job may then run several times in a period, one after the other: also if
+	// it has returned nil, but its process died before the record said so.
+	HoldOnSuccess bool
+
 	// Wait is for how long to try to be elected. Zero means no wait: Once reads the record, and
 	// acquires it if it is free. With a Wait, a candidate that is not elected returns when the
-	// Wait is over, by the wall clock or the monotonic clock, whichever comes first.
+	// Wait is over, by the wall clock or the monotonic clock, whichever comes first. It returns
+	// sooner if the job has run, and its Hold outlasts the Wait.
 	Wait time.Duration
 }
 
@@ -53,13 +61,14 @@ type OnceOptions struct {
 //
 // In one period job is begun at most once, while all clocks are within MaxClockSkew. It is not
 // begun at all only in these cases: the elected candidate dies before it has run job, the store
-// fails, or the candidate is asked to end or to hand over meanwhile.
+// fails, or the candidate is asked to end or to hand over meanwhile. With HoldOnSuccess the next
+// candidate that tries continues what these have left.
 //
-// A job that fails has run: nobody tries again before the Hold is over. A job that finds that it
-// cannot begin (a missing program, no memory) returns an error that wraps ErrNotBegun. Then the
-// record is released without its Hold, and another candidate that still tries runs the job. A
-// candidate that was elected, but told to stop before the job began, holds nothing either. If
-// job panics, the process ends, as with Run, and the Hold stays.
+// A job that fails has run: nobody tries again before the Hold is over, except with HoldOnSuccess.
+// A job that finds that it cannot begin (a missing program, no memory) returns an error that wraps
+// ErrNotBegun. Then the record is released without its Hold, and another candidate that still tries
+// runs the job. A candidate that was elected, but told to stop before the job began, holds nothing
+// either. If job panics, the process ends, as with Run, and the Hold stays.
 //
 // Once returns:
 //
@@ -82,7 +91,7 @@ func (c Config) Once(ctx context.Context, o OnceOptions, job func(context.Contex
 	if c.unsynchronized() {
 		faults = append(faults, errors.New("the ClockPolicy must not be Unsynchronized for Once: a candidate that has just started cannot tell whether a hold is over"))
 	}
-	return c.run(ctx, "Once", o.Hold, &single{wait: o.Wait}, job, faults...)
+	return c.run(ctx, "Once", o, &single{wait: o.Wait}, job, faults...)
 }
 
 // StartHeld is [Config.Start] with a hold. From the beginning of each leadership, nobody else
@@ -94,12 +103,15 @@ func (c Config) StartHeld(ctx context.Context, hold time.Duration) (*Campaign, e
 		return nil, err
 	}
 	campaign := newCampaign(ctx, c.withDefaults(), hold, nil)
+	if hold > 0 {
+		campaign.isJob(hold)
+	}
 	go campaign.loop()
 	return campaign, nil
 }
 
 // run is Run, or Once if s is not nil.
-func (c Config) run(ctx context.Context, name string, hold time.Duration, s *single, job func(context.Context, *TimeView) error, faults ...error) error {
+func (c Config) run(ctx context.Context, name string, o OnceOptions, s *single, job func(context.Context, *TimeView) error, faults ...error) error {
 	if c.OnElected != nil {
 		faults = append(faults, fmt.Errorf("OnElected must be nil for %s, which has a job in its place", name))
 	}
@@ -116,6 +128,9 @@ func (c Config) run(ctx context.Context, name string, hold time.Duration, s *sin
 		ran.Store(true)
 		result = errors.New("leaderelection: the job ended its goroutine instead of returning")
 		defer func() {
+			if errors.Is(result, ErrNotBegun) || result != nil && o.HoldOnSuccess {
+				campaign.DropHold()
+			}
 			if result != nil {
 				cancel(fmt.Errorf("leaderelection: the job failed: %w", result))
 			} else {
@@ -123,9 +138,6 @@ func (c Config) run(ctx context.Context, name string, hold time.Duration, s *sin
 			}
 		}()
 		err := job(ctx, view)
-		if errors.Is(err, ErrNotBegun) {
-			campaign.DropHold()
-		}
 		over, cause := !view.ValueInFuture(), context.Cause(ctx)
 		if over && cause == nil {
 			cause = ErrExpired // ctx is about to say so
@@ -138,12 +150,21 @@ func (c Config) run(ctx context.Context, name string, hold time.Duration, s *sin
 	if err := c.validate(faults...); err != nil {
 		return err
 	}
-	campaign = newCampaign(runCtx, c.withDefaults(), hold, s)
+	campaign = newCampaign(runCtx, c.withDefaults(), o.Hold, s)
+	campaign.l.holdsLate = o.HoldOnSuccess
+	campaign.isJob(o.Hold)
 	campaign.loop()
 	if ran.Load() {
 		return result
 	}
 	return campaign.err
+}
+
+// isJob tells Trace that the campaign, which has not begun, is for a job.
+func (c *Campaign) isJob(hold time.Duration) {
+	if t := c.f.trace; t != nil && t.Job != nil {
+		c.f.events.Add(func() { t.Job(hold) })
+	}
 }
 
 // join is errors.Join without saying the same thing twice.
@@ -218,7 +239,7 @@ func (s *single) tend(c *Campaign, wake *alarm) {
 	case s == nil || c.stopping || c.leadership != nil:
 	case c.last != nil:
 		c.stop(wake.now, c.last.cause)
-	case s.wait > 0 && wake.now.mono < s.wait && wake.now.wall.Before(s.waitUntil(c)):
+	case s.wait > 0 && wake.now.mono < s.wait && wake.now.wall.Before(s.waitUntil(c)) && !s.hopeless(c):
 		wake.at(s.wait)
 		wake.atWall(s.waitUntil(c))
 	case s.wait > 0 || s.hasTried(c, wake.now):
@@ -230,6 +251,12 @@ func (s *single) tend(c *Campaign, wake *alarm) {
 // alone would let a candidate whose machine was suspended, or whose clock was stepped, wait past
 // the Hold of the run that it has missed.
 func (s *single) waitUntil(c *Campaign) time.Time { return c.f.epoch.Round(0).Add(s.wait) }
+
+// hopeless reports whether the record was released, and is on hold until after the wait.
+func (s *single) hopeless(c *Campaign) bool {
+	r := c.l.newest.of
+	return r != nil && r.Vacant() && r.Hold > 0 && r.TermExpiry.Add(r.Hold).After(s.waitUntil(c))
+}
 
 // hasTried reports whether one read and one claim have shown that this candidate does not lead
 // now. After a claim that failed, that is open until the record is read again.

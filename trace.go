@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/hooks"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // Trace has hooks that a campaign or an observer calls. Use it for metrics, tracing and tests.
@@ -36,6 +36,9 @@ type Trace struct {
 	// once for each of its leaderships. The two never lead at once, but their clients
 	// cannot tell them apart.
 	DuplicateID func(RaceEntry)
+	// Job is called when a campaign begins that is for a job: by Run, by Once, or by StartHeld
+	// with a hold. It gets the Hold, zero for Run. Nobody leads between the runs of a job.
+	Job func(hold time.Duration)
 }
 
 // JoinTraces returns a Trace that calls the hooks of all traces, in their order. Use it to have
@@ -46,13 +49,14 @@ func JoinTraces(traces ...*Trace) *Trace {
 		if t == nil {
 			continue
 		}
-		all.StoreOp = hooks.InTurn(all.StoreOp, t.StoreOp)
-		all.StatusChanged = hooks.InTurn(all.StatusChanged, t.StatusChanged)
-		all.Extended = hooks.InTurn(all.Extended, t.Extended)
-		all.Feed = hooks.InTurn(all.Feed, t.Feed)
-		all.News = hooks.InTurn(all.News, t.News)
-		all.ClockSkew = hooks.InTurn(all.ClockSkew, t.ClockSkew)
-		all.DuplicateID = hooks.InTurn(all.DuplicateID, t.DuplicateID)
+		all.StoreOp = loop.InTurn(all.StoreOp, t.StoreOp)
+		all.StatusChanged = loop.InTurn(all.StatusChanged, t.StatusChanged)
+		all.Extended = loop.InTurn(all.Extended, t.Extended)
+		all.Feed = loop.InTurn(all.Feed, t.Feed)
+		all.News = loop.InTurn(all.News, t.News)
+		all.ClockSkew = loop.InTurn(all.ClockSkew, t.ClockSkew)
+		all.DuplicateID = loop.InTurn(all.DuplicateID, t.DuplicateID)
+		all.Job = loop.InTurn(all.Job, t.Job)
 	}
 	return all
 }

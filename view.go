@@ -54,6 +54,13 @@ func newAlarm(now instant) alarm { return alarm{now: now, in: time.Hour} }
 // at sets the alarm for an elapsed time.
 func (a *alarm) at(mono time.Duration) { a.in = min(a.in, max(mono-a.now.mono, 0)) }
 
+// later sets the alarm for an elapsed time that has not passed.
+func (a *alarm) later(mono time.Duration) {
+	if mono > a.now.mono {
+		a.at(mono)
+	}
+}
+
 // atWall sets the alarm for a wall time. The loop looks again within the hour in any case, since
 // the clock may be stepped.
 func (a *alarm) atWall(wall time.Time) { a.in = min(a.in, max(wall.Sub(a.now.wall), 0)) }

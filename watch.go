@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/internal/hooks"
 	"github.com/c8e606e4/leaderelection/internal/log/durations"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // WatchConfig describes an observer, which follows an election without taking part. Set
@@ -72,9 +72,10 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, ent
 	f.init(ctx, w.Clock, w.Decider, w.Clock.Now().String(), DefaultTermLength/2, DefaultTermLength)
 	f.logger, f.trace = w.Logger, w.Trace
 	o.k = claims{policy: &policy{term: DefaultTermLength, skew: w.MaxClockSkew}, longest: DefaultTermLength}
+	f.owner, f.known = o, &o.k
 	o.diagnosis = diagnosis{f: f}
 	o.setPoll(DefaultTermLength)
-	o.out = deliveries{Calls: hooks.Calls{Limit: maxWaiting, Idle: f.events.Idle}, ctx: ctx}
+	o.out = deliveries{Calls: loop.Calls{Limit: maxWaiting, Idle: f.events.Idle}, ctx: ctx}
 	return o.loop()
 }
 
@@ -100,7 +101,7 @@ type observer struct {
 	shown     instant // the same, of the last read that returned the newest record
 	diagnosis diagnosis
 	out       deliveries
-	lapsed    *RaceEntry // the record that Lapsed was called for
+	lapsed    bool // Lapsed was called for the newest record
 	ending    bool
 	endBy     time.Duration
 	err       error
@@ -108,41 +109,28 @@ type observer struct {
 
 // loop runs in Watch's own goroutine.
 func (o *observer) loop() error {
-	awaken := context.AfterFunc(o.parent, func() { o.f.post(lookAgain{}) })
+	awaken := context.AfterFunc(o.parent, func() { o.f.post(nothing) })
 	defer awaken()
-	defer o.f.close()
+	defer o.f.mailbox.Close()
 	for {
-		posted := o.f.take()
-		for _, e := range posted {
-			o.handle(e, o.f.now())
-		}
-		clear(posted)
+		o.f.handle()
 		wake, stopped := o.step(o.f.now())
 		if stopped {
 			return o.err
 		}
-		o.f.sleep(o.cfg.Clock, wake, nil)
+		o.f.mailbox.Sleep(wake, nil)
 	}
 }
 
-// handle takes in one event, at the instant now.
-func (o *observer) handle(e event, now instant) {
-	switch e := e.(type) {
-	case *answer:
-		o.f.settle(e, now)
-		switch {
-		case e.err != nil:
-		case e.abandoned:
-			o.learn(e.got, e.start, now, wasPushed)
-		default:
-			o.f.feedCheck(&o.k, e.got, now)
-			o.learn(e.got, e.start, now, wasRead)
-		}
-	case pushed:
-		o.f.delivered(e, o.k.newest.of, now)
-		o.learn(e.entry, now, now, wasPushed)
-	case feedEnded:
-		o.f.feedGone(e, now)
+// answered takes in the answer to a read, or that it was given up.
+func (o *observer) answered(a *answer, now instant) {
+	switch {
+	case a.err != nil:
+	case a.abandoned:
+		o.learn(a.got, a.start, now, wasPushed)
+	default:
+		o.f.feedCheck(a.got, now)
+		o.learn(a.got, a.start, now, wasRead)
 	}
 }
 
@@ -185,7 +173,7 @@ func (o *observer) act(wake *alarm) {
 	f := &o.f
 	lapse, pending := o.lapseAt()
 	if pending && lapse.reached(o.shown) {
-		o.lapsed, pending = o.k.newest.of, false
+		o.lapsed, pending = true, false
 		if o.cfg.Lapsed != nil {
 			o.out.deliver(delivery{entry: o.k.newest.of, call: o.cfg.Lapsed})
 		}
@@ -193,15 +181,15 @@ func (o *observer) act(wake *alarm) {
 	if !f.mayCall(wake) {
 		return
 	}
-	if due, polling := f.pollDue(wake, &o.k); polling {
+	if pending && lapse.reached(wake.now) && !lapse.reached(o.readAt) {
+		f.read(wake, f.turn(wake.now, o.k.newest.of, span(o.k.termOf(o.k.newest.of)))) // and if that is stale, the next poll
+		return
+	}
+	if due, polling := f.pollDue(wake); polling {
 		f.read(wake, due)
 	}
-	if f.call == nil && pending {
-		if !lapse.reached(wake.now) {
-			wake.until(lapse)
-		} else if !lapse.reached(o.readAt) {
-			f.read(wake, 0) // and if that is stale, the next poll
-		}
+	if pending {
+		wake.until(lapse)
 	}
 }
 
@@ -209,7 +197,7 @@ func (o *observer) act(wake *alarm) {
 // whether that is still to be reported.
 func (o *observer) lapseAt() (end, bool) {
 	e := o.k.newest.of
-	if e == nil || e.Vacant() || e == o.lapsed {
+	if e == nil || e.Vacant() || o.lapsed {
 		return end{}, false
 	}
 	return o.k.end(o.k.newest), true
@@ -220,9 +208,12 @@ func (o *observer) learn(e *RaceEntry, at, now instant, how source) {
 	if o.ending {
 		return
 	}
+	if e.TermLength > 0 {
+		o.k.term = min(e.TermLength, MaxTermLength) // an observer has none of its own
+	}
 	news := o.k.learn(e, how, false, now)
 	if news {
-		o.shown = instant{}
+		o.shown, o.lapsed = instant{}, false
 	}
 	if how == wasRead {
 		o.readAt = at

@@ -45,6 +45,25 @@ func (w *witness) own(bound, skew time.Duration) {
 	}
 }
 
+// bounded takes in the clock's own bound for its error; 0 if it cannot tell.
+func (l *lease) bounded(bound time.Duration) {
+	l.own(bound, l.skew)
+	for i := range l.writes {
+		if w := &l.writes[i]; l.witness.bound != 0 && w.robs() {
+			l.hush(w.begun) // it may have been taken too early
+		}
+	}
+	l.doubt()
+}
+
+// doubt ends a view that rests on a clock that is proved wrong.
+func (l *lease) doubt() {
+	l.mistrust = l.checked && l.wrong()
+	if l.mistrust && l.lead != nil && !l.lead.confirmed.of.Unsynchronized {
+		l.leave(ErrClockSkew)
+	}
+}
+
 // maxAge is how far a stamp may be from now: what is further was not made by any clock. (A machine that
 // begins in 1970 is 60 years behind.)
 const maxAge = 100 * MaxTermLength

@@ -20,11 +20,11 @@ const Unbounded = time.Duration(math.MaxInt64)
 
 // Kernel returns the machine's own clock, with the bound that the kernel keeps for its error
 // (maxerror in adjtimex(2)). Use it as Config.Clock so that a candidate whose machine has lost
-// its time service does not lead.
+// its time service compares no clocks: it lets others lead first, and marks its record Unsynchronized.
 //
 // The NTP client sets the bound after each poll, to its distance from the reference. The kernel
 // adds 500 µs for every second since. If no NTP client sets the bound, it is Unbounded, and a
-// candidate with this clock never leads. chrony sets it with "rtcsync"; systemd-timesyncd and
+// candidate with this clock never compares it. chrony sets it with "rtcsync"; systemd-timesyncd and
 // ntpd always do. systemd-timesyncd sets 0. With it, the bound is only what the kernel has
 // added since the last poll, not the real error.
 //

@@ -106,8 +106,9 @@ If package shard divides the work, a call goes to the owner of its shard. Genera
 	orders.Bill(legrpc.WithShard(ctx, shard.KeyName(customer, 64)), request)
 
 At each member, [UnaryOwnerInterceptor] and [StreamOwnerInterceptor] serve the shards that it owns.
-They refuse all other calls, by a mark for that shard only. Handlers get the shard, and its fencing
-token, by shard.OwnedFrom.
+They refuse all other calls, by a mark for that shard only. A shard that must be let go is kept until
+its calls under way have returned, as the lease is. Handlers get the shard, and its fencing token, by
+shard.OwnedFrom.
 
 # Several ports, and TLS
 

@@ -10,147 +10,218 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/internal/route/routetest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/memgroup"
 	"github.com/c8e606e4/leaderelection/legrpc"
+	"github.com/c8e606e4/leaderelection/shard"
 )
 
-// elected starts a campaign without callbacks, and returns when it leads.
-func elected(t *testing.T, d *memory.Decider) (c *le.Campaign, stop context.CancelFunc) {
-	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	c, err := le.Config{Decider: d.Handle(), LeaderID: "a", HostPort: []string{"127.0.0.1:1"}, OnElected: func(context.Context, *le.TimeView) {}}.Start(ctx)
+// held is what calls are let in under, and what must not be given up before they have returned.
+type held struct {
+	call  func(endless bool, handle func(context.Context)) error // through an interceptor, without a network
+	refer func(context.Context) bool                             // whether a handler has it from its ctx
+	stop  func()                                                 // tells it to be given up, without a wait
+	lasts func() bool                                            // whether calls may still be answered
+	done  func()                                                 // waits until it was given up
+}
+
+// interceptors call a handler, without a network.
+type interceptors struct {
+	unary  grpc.UnaryServerInterceptor
+	stream grpc.StreamServerInterceptor
+}
+
+func (i interceptors) call(kind string, ctx context.Context, handle func(context.Context)) error {
+	if kind == "unary" {
+		_, err := i.unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/test.Test/Say"}, func(ctx context.Context, _ any) (any, error) {
+			handle(ctx)
+			return nil, nil
+		})
+		return err
+	}
+	return i.stream(nil, viewStream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: "/test.Test/Talk"}, func(_ any, s grpc.ServerStream) error {
+		handle(s.Context())
+		return nil
+	})
+}
+
+// isEndless is an option Endless.
+func isEndless(endless bool) func(string) bool { return func(string) bool { return endless } }
+
+// led is the leadership of a campaign without callbacks, behind the interceptors of as(campaign).
+func led(t *testing.T, kind string, as func(le.Candidate) le.Candidate) *held {
+	d := memory.NewDecider()
+	ctx, stop := context.WithCancel(context.Background())
+	c, err := le.Config{Decider: d, LeaderID: "a", HostPort: []string{"127.0.0.1:1"}, OnElected: func(context.Context, *le.TimeView) {}}.Start(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for !c.View().ValueInFuture() {
 		time.Sleep(S)
 	}
-	synctest.Wait()
-	return c, stop
-}
-
-// kinds calls a handler through each server interceptor, without a network.
-func kinds(c le.Candidate, o *legrpc.ServerOptions) map[string]func(handle func(context.Context)) error {
-	unary, stream := legrpc.UnaryServerInterceptor(c, o), legrpc.StreamServerInterceptor(c, o)
-	return map[string]func(func(context.Context)) error{
-		"unary": func(handle func(context.Context)) error {
-			_, err := unary(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/test.Test/Say"}, func(ctx context.Context, _ any) (any, error) {
-				handle(ctx)
-				return nil, nil
-			})
-			return err
+	return &held{
+		call: func(endless bool, handle func(context.Context)) error {
+			o := &legrpc.ServerOptions{Endless: isEndless(endless)}
+			return interceptors{legrpc.UnaryServerInterceptor(as(c), o), legrpc.StreamServerInterceptor(as(c), o)}.call(kind, context.Background(), handle)
 		},
-		"stream": func(handle func(context.Context)) error {
-			return stream(nil, viewStream{ctx: context.Background()}, &grpc.StreamServerInfo{FullMethod: "/test.Test/Talk"}, func(_ any, s grpc.ServerStream) error {
-				handle(s.Context())
-				return nil
-			})
-		},
+		refer: func(ctx context.Context) bool { return le.ViewFrom(ctx) == c.View() },
+		stop:  stop,
+		lasts: func() bool { return c.View().ValueInFuture() && !d.Entry().Vacant() },
+		done:  func() { <-c.Done() },
 	}
 }
 
-// The lease is kept until the calls that were let in have returned. Meanwhile calls are refused in a
-// way that lets them be sent again.
+// owned is a shard of a member that does nothing else with it, behind the interceptors of as(member).
+func owned(t *testing.T, kind string, as func(shard.Owners) shard.Owners) *held {
+	var r memgroup.Records
+	m, err := shard.Config{Store: r.Store, MemberID: "a", Shards: shard.Numbered(2), ClockPolicy: le.SharedClock,
+		OnOwned: func(context.Context, *shard.Owned) error { return nil }}.Start(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(m.Owned()) != 2 {
+		time.Sleep(S)
+	}
+	o, _ := m.Shard("1")
+	left := make(chan struct{})
+	return &held{
+		call: func(endless bool, handle func(context.Context)) error {
+			o := &legrpc.OwnerOptions{Endless: isEndless(endless)}
+			ctx := metadata.NewIncomingContext(context.Background(), metadata.Pairs(legrpc.ShardKey, "1"))
+			return interceptors{legrpc.UnaryOwnerInterceptor(as(m), o), legrpc.StreamOwnerInterceptor(as(m), o)}.call(kind, ctx, handle)
+		},
+		refer: func(ctx context.Context) bool { return shard.OwnedFrom(ctx) == o },
+		stop: func() {
+			go func() {
+				defer close(left)
+				_ = m.Leave(context.Background())
+			}()
+		},
+		lasts: o.ValueInFuture,
+		done:  func() { <-left },
+	}
+}
+
+func same[T any](c T) T { return c }
+
+// eachHeld runs a test for each interceptor, in a bubble. As is what the interceptors believe.
+func eachHeld(t *testing.T, leader func(le.Candidate) le.Candidate, owners func(shard.Owners) shard.Owners, test func(t *testing.T, h *held)) {
+	for _, kind := range []string{"unary", "stream"} {
+		t.Run("leader/"+kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, led(t, kind, leader)) })
+		})
+		t.Run("owner/"+kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, owned(t, kind, owners)) })
+		})
+	}
+}
+
+// The lease, or the shard, is kept until the calls that were let in have returned. Meanwhile calls are
+// refused in a way that lets them be sent again.
 func TestCallsThatWereLetInKeepTheLease(t *testing.T) {
-	for _, kind := range []string{"unary", "stream"} {
-		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				c, stop := elected(t, d)
-				call := kinds(c, nil)[kind]
-				finish, result := make(chan struct{}), make(chan error)
-				go func() { result <- call(func(context.Context) { <-finish }) }()
-				synctest.Wait()
-				stop()
-				time.Sleep(5 * S)
-				err := call(func(context.Context) { t.Error("a call is served while leadership is being given up") })
-				if r, is := legrpc.RefusalOf(err); status.Code(err) != codes.FailedPrecondition || !is || r.Processed {
-					t.Errorf("%v, %+v", err, r)
-				}
-				if !c.View().ValueInFuture() || d.Entry().Vacant() {
-					t.Error("the lease is not kept for the call")
-				}
-				close(finish)
-				if err := <-result; err != nil {
-					t.Errorf("the call that was let in: %v", err)
-				}
-				synctest.Wait()
-				if c.View().ValueInFuture() || !d.Entry().Vacant() {
-					t.Error("the lease is kept although the call has returned")
-				}
-				<-c.Done()
-			})
-		})
-	}
+	eachHeld(t, same, same, func(t *testing.T, h *held) {
+		finish, result := make(chan struct{}), make(chan error)
+		go func() { result <- h.call(false, func(context.Context) { <-finish }) }()
+		synctest.Wait()
+		h.stop()
+		time.Sleep(5 * S)
+		err := h.call(false, func(context.Context) { t.Error("a call is served while leadership is being given up") })
+		if r, is := legrpc.RefusalOf(err); status.Code(err) != codes.FailedPrecondition || !is || r.Processed {
+			t.Errorf("%v, %+v", err, r)
+		}
+		if !h.lasts() {
+			t.Error("the lease is not kept for the call")
+		}
+		close(finish)
+		if err := <-result; err != nil {
+			t.Errorf("the call that was let in: %v", err)
+		}
+		synctest.Wait()
+		if h.lasts() {
+			t.Error("the lease is kept although the call has returned")
+		}
+		h.done()
+	})
 }
 
-// A call that panics, or is refused after all, does not keep the lease.
+// A call that panics, or is refused after all, does not keep the lease, or the shard.
 func TestCallsThatAreGoneKeepNoLease(t *testing.T) {
-	for _, kind := range []string{"unary", "stream"} {
-		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				c, stop := elected(t, d)
-				func() {
-					defer func() { _ = recover() }()
-					_ = kinds(c, nil)[kind](func(context.Context) { panic("a handler's fault") })
-				}()
-				if err := kinds(unready{c}, nil)[kind](func(context.Context) {}); status.Code(err) != codes.FailedPrecondition {
-					t.Error(err)
-				}
-				stop()
-				synctest.Wait()
-				if !d.Entry().Vacant() {
-					t.Error("the lease is kept for a call that is gone")
-				}
-				<-c.Done()
-			})
-		})
-	}
+	refuses := false
+	eachHeld(t, func(c le.Candidate) le.Candidate { return unready{c, &refuses} }, func(o shard.Owners) shard.Owners { return disowning{o, &refuses} }, func(t *testing.T, h *held) {
+		func() {
+			defer func() { _ = recover() }()
+			_ = h.call(false, func(context.Context) { panic("a handler's fault") })
+		}()
+		refuses = true
+		defer func() { refuses = false }()
+		if err := h.call(false, func(context.Context) {}); status.Code(err) != codes.FailedPrecondition {
+			t.Error(err)
+		}
+		h.stop()
+		synctest.Wait()
+		if h.lasts() {
+			t.Error("the lease is kept for a call that is gone")
+		}
+		h.done()
+	})
 }
 
-// unready leads, and says that it drains.
-type unready struct{ le.Candidate }
+// unready leads, and says that it drains if it refuses.
+type unready struct {
+	le.Candidate
+	refuses *bool
+}
 
-func (unready) Status() le.Status { return le.Draining }
+func (u unready) Status() le.Status {
+	if *u.refuses {
+		return le.Draining
+	}
+	return u.Candidate.Status()
+}
 
-// A subscription does not keep the lease: its ctx ends when leadership is being given up.
+// disowning owns its shards, and says that it may act on none if it refuses.
+type disowning struct {
+	shard.Owners
+	refuses *bool
+}
+
+func (d disowning) Shard(name string) (*shard.Owned, bool) {
+	o, may := d.Owners.Shard(name)
+	return o, may && !*d.refuses
+}
+
+// A subscription does not keep the lease, or the shard: its ctx ends when that is being given up.
 func TestEndlessCallsAreNotWaitedFor(t *testing.T) {
-	for _, kind := range []string{"unary", "stream"} {
-		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				c, stop := elected(t, d)
-				result := make(chan error)
-				go func() {
-					result <- kinds(c, &legrpc.ServerOptions{Endless: func(string) bool { return true }})[kind](func(ctx context.Context) {
-						if le.ViewFrom(ctx) != c.View() {
-							t.Error("the handler has another view")
-						}
-						<-ctx.Done()
-						if cause := context.Cause(ctx); !errors.Is(cause, le.ErrNotLeading) || !c.View().ValueInFuture() {
-							t.Errorf("told by %v; the view lasts: %v", cause, c.View().ValueInFuture())
-						}
-					})
-				}()
-				synctest.Wait()
-				stop()
-				begin := time.Now()
-				if r, is := legrpc.RefusalOf(<-result); !is || !r.Processed {
-					t.Errorf("the client is told %+v", r)
+	eachHeld(t, same, same, func(t *testing.T, h *held) {
+		result := make(chan error)
+		go func() {
+			result <- h.call(true, func(ctx context.Context) {
+				if !h.refer(ctx) {
+					t.Error("the handler has another view")
 				}
-				<-c.Done()
-				if took := time.Since(begin); took > 2*S || !d.Entry().Vacant() {
-					t.Errorf("released after %v: %v", took, d.Entry().Vacant())
+				<-ctx.Done()
+				if cause := context.Cause(ctx); !errors.Is(cause, le.ErrNotLeading) || !h.lasts() {
+					t.Errorf("told by %v; it lasts: %v", cause, h.lasts())
 				}
 			})
-		})
-	}
+		}()
+		synctest.Wait()
+		h.stop()
+		begin := time.Now()
+		if r, is := legrpc.RefusalOf(<-result); !is || !r.Processed {
+			t.Errorf("the client is told %+v", r)
+		}
+		h.done()
+		if took := time.Since(begin); took > 2*S || h.lasts() {
+			t.Errorf("given up after %v; it lasts: %v", took, h.lasts())
+		}
+	})
 }
 
 // A handler that sends to a client that does not read is not stuck for good: it would keep the campaign from ending, and

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/hooks/viewhook"
 	"github.com/c8e606e4/leaderelection/internal/route/viewctx"
+	"github.com/c8e606e4/leaderelection/internal/route/viewhook"
 )
 
 // ServerOptions are the settings of [UnaryServerInterceptor] and [StreamServerInterceptor]. The
@@ -177,18 +177,19 @@ func (s *server) admit(ctx context.Context, method string, _ any) (*admitted, er
 	}
 	a := &admitted{ctx, view, s, func() { viewhook.Leave(view) }}
 	if s.endless(method) {
-		a.ctx, a.view = leaderelection.WithView(ctx, view), undrained{view, s}
+		a.ctx, a.view = leaderelection.WithView(ctx, view), undrained{view, func() bool { return s.candidate.Status() == leaderelection.Leading }}
 	}
 	return a, nil
 }
 
-// undrained is a view for what must not be waited for: it is over when leadership is being given up.
+// undrained is a view for what must not be waited for: it is over when leadership, or the shard, is being
+// given up.
 type undrained struct {
-	*leaderelection.TimeView
-	server *server
+	viewctx.View
+	lasts func() bool // it is not being given up
 }
 
-func (u undrained) ValueInFuture() bool { return u.server.admits(u.TimeView) }
+func (u undrained) ValueInFuture() bool { return u.lasts() && u.View.ValueInFuture() }
 
 // admits reports whether a call may be served under view.
 func (s *server) admits(view *leaderelection.TimeView) bool {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/c8e606e4/leaderelection/internal/route/viewhook"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
@@ -20,6 +21,10 @@ type OwnerOptions struct {
 	// Exempt reports whether a method ("/package.Service/Method") is served whatever this process
 	// owns. Nil means the methods of grpc.health and grpc.reflection.
 	Exempt func(fullMethod string) bool
+	// Endless is ServerOptions.Endless for shards: such a call is ended when its shard must be let
+	// go. All other calls are waited for, and keep the shard for up to DrainTimeout. Nil means that
+	// no call is endless.
+	Endless func(fullMethod string) bool
 	// Group names the group, as ShardOptions.Group does. Set it if calls pass through services
 	// of several groups or elections.
 	Group string
@@ -47,6 +52,9 @@ func newOwner(owners shard.Owners, o *OwnerOptions) *owner {
 	if w.o.Exempt == nil {
 		w.o.Exempt = alwaysServed
 	}
+	if w.o.Endless == nil {
+		w.o.Endless = never
+	}
 	if w.o.Shard == nil {
 		w.o.Shard = func(ctx context.Context, _ any) string {
 			if all := metadata.ValueFromIncomingContext(ctx, ShardKey); len(all) == 1 {
@@ -58,24 +66,29 @@ func newOwner(owners shard.Owners, o *OwnerOptions) *owner {
 	return w
 }
 
-// admit is the admission of calls to a shard's owner. Nothing counts them: OnOwned waits for them.
-func (w *owner) admit(ctx context.Context, _ string, req any) (*admitted, error) {
+// admit is the admission of calls to a shard's owner. The shard is kept for the call until it leaves.
+func (w *owner) admit(ctx context.Context, method string, req any) (*admitted, error) {
 	name := w.o.Shard(ctx, req)
 	if name == "" {
 		return nil, status.Error(codes.InvalidArgument, "leaderelection: the call names no shard")
 	}
 	s := &server{election: shardElection(w.o.Group, name), not: notOwner, ceased: ceasedToOwn}
 	o, may := w.owners.Shard(name)
-	if !may || o.Context().Err() != nil {
+	if !may || !viewhook.EnterShard(o) {
 		return nil, s.refusal(codes.FailedPrecondition, reasonNot)
 	}
-	return &admitted{shard.WithOwned(ctx, o), o, s, func() {}}, nil
+	a := &admitted{shard.WithOwned(ctx, o), o, s, func() { viewhook.LeaveShard(o) }}
+	if w.o.Endless(method) {
+		a.view = undrained{o, func() bool { return o.Context().Err() == nil }}
+	}
+	return a, nil
 }
 
 // UnaryOwnerInterceptor serves a call only while this process owns the call's shard. Use it at
 // every member. It is [UnaryServerInterceptor] for shards, with the same promise. When a shard must
-// be let go, it serves no new calls for that shard. The calls under way may end until OnOwned has
-// returned, so let OnOwned wait for them. A call that names no shard ends with InvalidArgument.
+// be let go, it serves no new calls for that shard. The shard is kept until the handlers of the calls
+// under way, and OnOwned, have returned, for at most DrainTimeout. A call that names no shard ends
+// with InvalidArgument.
 func UnaryOwnerInterceptor(owners shard.Owners, opts *OwnerOptions) grpc.UnaryServerInterceptor {
 	w := newOwner(owners, opts)
 	return unary(w.o.Exempt, w.admit)
@@ -83,7 +96,8 @@ func UnaryOwnerInterceptor(owners shard.Owners, opts *OwnerOptions) grpc.UnarySe
 
 // StreamOwnerInterceptor is [UnaryOwnerInterceptor] for streams. Once this process no longer owns
 // the shard, nothing more is sent. The stream's ctx is cancelled within a second of that, with the
-// cause leaderelection.ErrNotLeading.
+// cause leaderelection.ErrNotLeading. Streams that last until somebody ends them keep a shard that
+// must be let go for DrainTimeout: see OwnerOptions.Endless.
 func StreamOwnerInterceptor(owners shard.Owners, opts *OwnerOptions) grpc.StreamServerInterceptor {
 	w := newOwner(owners, opts)
 	return streaming(w.o.Exempt, w.admit)

@@ -23,6 +23,7 @@ delays nothing.
 	leaderelection.leaderless.time           counter, s: for how long nobody led, as far as was known here
 	leaderelection.leaderless                gauge, s: for how long nobody has led now, as far as is known here
 	leaderelection.term.length               gauge, s: of the newest record known
+	leaderelection.job                       gauge: 1 for a job's election (Run, Once, StartHeld), which nobody leads between the runs; else 0
 	leaderelection.hold                      gauge, s: of a job's election (OnceOptions.Hold), for how long a run keeps others out; else 0
 	leaderelection.clock.max_skew            gauge, s: the MaxClockSkew that was agreed on
 	leaderelection.extension.duration        histogram, s: of each extension that the store confirmed
@@ -219,6 +220,7 @@ func (e *Election) Trace() *leaderelection.Trace {
 		Feed:          e.feed,
 		ClockSkew:     e.clockSkew,
 		DuplicateID:   e.duplicate,
+		Job:           e.state.Job,
 	}
 }
 

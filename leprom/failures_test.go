@@ -36,7 +36,7 @@ var failures = map[string]func(f *fleet) (end func()){
 	},
 	"A clock is off": func(f *fleet) func() {
 		f.a.clock.Step(5 * time.Second)
-		return f.a.clock.Restore
+		return func() { f.a.clock.Restore(); f.b.leave() } // so that a leads again, and its writes are stamped
 	},
 	"The record is damaged": func(f *fleet) func() {
 		_, err := record.Unmarshal("orders", []byte(`{"leaderelection":1,"leader_id"`))

@@ -41,6 +41,7 @@ type node struct {
 	metrics *rig
 	sick    atomic.Pointer[error]         // what Healthy returns
 	hanging atomic.Pointer[chan struct{}] // what OnElected waits for after its ctx has ended
+	leave   context.CancelFunc            // ends its campaign
 }
 
 // gated is a store of which a stopped process asks nothing, and hears nothing.
@@ -88,7 +89,8 @@ func (f *fleet) take(on bool) {
 // candidate starts one.
 func (f *fleet) candidate(ctx context.Context, t *testing.T, election *memory.Decider, id string) *node {
 	t.Helper()
-	n := &node{store: election.Handle(), clock: sim.NewClock(time.Now(), S, 0, 0, 1), metrics: newRig()}
+	ctx, leave := context.WithCancel(ctx)
+	n := &node{store: election.Handle(), clock: sim.NewClock(time.Now(), S, 0, 0, 1), metrics: newRig(), leave: leave}
 	config := le.Config{
 		Decider: gated{n.store, n.clock}, LeaderID: id, TermLength: T, MaxClockSkew: S, Clock: n.clock, Logger: slog.New(f),
 		Healthy: func(context.Context) error {

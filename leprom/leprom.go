@@ -23,6 +23,7 @@ series.
 	leaderelection_view_remaining_seconds              gauge: what is left of the view; 0 while not leading
 	leaderelection_leaderless_seconds                  gauge: for how long nobody has led now, as far as is known here
 	leaderelection_leaderless_time_seconds_total       counter: for how long nobody led, in all
+	leaderelection_job                                 gauge: 1 for a job's election (Run, Once, StartHeld), which nobody leads between the runs; else 0
 	leaderelection_hold_seconds                        gauge: of a job's election (OnceOptions.Hold), for how long a run keeps others out; else 0
 	leaderelection_term_length_seconds                 gauge: of the newest record known; before that, the Config's
 	leaderelection_clock_max_skew_seconds              gauge: the MaxClockSkew that was agreed on
@@ -65,7 +66,7 @@ and if clocks are compared at all (not with the ClockPolicy SharedClock or Unsyn
 
 A candidate has at most 500 series, histogram buckets counted, and about 200 in practice,
 so 1,000 elections have more than 100,000. Without histograms ([Options].NoHistograms)
-it has at most 47, and about 30 in practice. Each label has a few values, which are words
+it has at most 44, and about 30 in practice. Each label has a few values, which are words
 of this package. Names of elections and candidates are yours. A candidate that has a new
 LeaderID at each start (a pod's name) leaves its old series in Prometheus' storage, not in
 the process.
@@ -108,7 +109,7 @@ type names struct{ election, candidate string }
 // Options are for [New]. The zero value is right for most.
 type Options struct {
 	// NoHistograms leaves the histograms out: for processes with hundreds of elections. Of what
-	// remains a candidate has about 30 series, and 47 at most. The alert ElectionLeaseRunningLow needs
+	// remains a candidate has about 30 series, and 44 at most. The alert ElectionLeaseRunningLow needs
 	// leaderelection_extension_reserve_ratio, and is silent then.
 	NoHistograms bool
 }
@@ -242,6 +243,7 @@ func (e *Election) Trace() *leaderelection.Trace {
 		Feed:          hook(e, func(f leaderelection.FeedEvent) { e.count(in.FeedEvents, measure.FeedEvent(f)) }),
 		ClockSkew:     hook(e, func(*leaderelection.ClockSkewError) { e.count(in.ClockSkews) }),
 		DuplicateID:   hook(e, func(leaderelection.RaceEntry) { e.count(in.Duplicates) }),
+		Job:           hook(e, e.state.Job),
 	}
 }
 

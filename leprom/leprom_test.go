@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math"
 	"slices"
@@ -375,7 +376,7 @@ func TestWithoutHistograms(t *testing.T) {
 		}
 		everything(e.Trace())
 	}
-	if n := without.count(t); n != 47 {
+	if n := without.count(t); n != 44 {
 		t.Errorf("%d series", n)
 	}
 	all, few := with.read(t), without.read(t)
@@ -383,6 +384,44 @@ func TestWithoutHistograms(t *testing.T) {
 		if _, there := few[name]; !there && !strings.Contains(name, "duration_seconds") && !strings.Contains(name, "extension_reserve") {
 			t.Errorf("%s is left out", name)
 		}
+	}
+}
+
+// A candidate says that it is a job's as soon as it campaigns: the alerts must know it between the runs.
+func TestCandidateOfAJob(t *testing.T) {
+	for name, c := range map[string]struct {
+		begin     func(le.Config) error
+		job, hold float64
+	}{
+		"Run": {func(c le.Config) error {
+			return c.Run(context.Background(), func(context.Context, *le.TimeView) error { return nil })
+		}, 1, 0},
+		"Once": {func(c le.Config) error {
+			return c.Once(context.Background(), le.OnceOptions{Hold: time.Hour, HoldOnSuccess: true}, func(context.Context, *le.TimeView) error { return errors.New("the job has failed") })
+		}, 1, 3600},
+		"Start": {func(c le.Config) error {
+			ctx, stop := context.WithCancel(context.Background())
+			campaign, err := c.Start(ctx)
+			if stop(); err == nil {
+				<-campaign.Done()
+			}
+			return err
+		}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				config := le.Config{Decider: memory.NewDecider(), LeaderID: "a", Logger: slog.New(slog.DiscardHandler)}
+				e, err := r.Candidate("orders", config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				config.Trace = e.Trace()
+				_ = c.begin(config)
+				synctest.Wait()
+				r.expect(t, "orders/a", map[string]float64{"job": c.job, "hold_seconds": c.hold})
+			})
+		})
 	}
 }
 
@@ -398,7 +437,7 @@ func TestJob(t *testing.T) {
 		news := observer.Trace().News
 		is := func(hold, leaderless float64) {
 			t.Helper()
-			r.expect(t, "orders/", map[string]float64{"hold_seconds": hold, "leaderless_seconds": leaderless})
+			r.expect(t, "orders/", map[string]float64{"job": min(hold, 1), "hold_seconds": hold, "leaderless_seconds": leaderless})
 		}
 		record := func(n uint64, id string, hold time.Duration) le.RaceEntry {
 			e := le.RaceEntry{LeaderID: id, ElectionNumber: le.ElectionNumber(n), TermLength: T, TermExpiry: time.Now(), Hold: hold}

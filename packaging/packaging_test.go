@@ -20,9 +20,9 @@ func TestPurgeDisables(t *testing.T) {
 		if err := os.MkdirAll(wants, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		enabled, undertaker := filepath.Join(wants, "leaderelect@report.service"), filepath.Join(wants, "leaderelect-undertake@report.service")
+		enabled := filepath.Join(wants, "leaderelect@report.service")
 		other := filepath.Join(wants, "cron.service")
-		for _, link := range []string{enabled, undertaker, other} {
+		for _, link := range []string{enabled, other} {
 			if err := os.Symlink("/usr/lib/systemd/system/"+filepath.Base(link), link); err != nil {
 				t.Fatal(err)
 			}
@@ -32,10 +32,8 @@ func TestPurgeDisables(t *testing.T) {
 		if out, err := script.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v: %s", verb, err, out)
 		}
-		for _, link := range []string{enabled, undertaker} {
-			if _, err := os.Lstat(link); (err == nil) != kept {
-				t.Errorf("%s: %s is kept: %v, want %v", verb, filepath.Base(link), err == nil, kept)
-			}
+		if _, err := os.Lstat(enabled); (err == nil) != kept {
+			t.Errorf("%s: what was enabled is kept: %v, want %v", verb, err == nil, kept)
 		}
 		if _, err := os.Lstat(other); err != nil {
 			t.Errorf("%s: another's link is gone", verb)
@@ -43,43 +41,59 @@ func TestPurgeDisables(t *testing.T) {
 	}
 }
 
-// settings of a unit, each as "Name=value".
-func settings(t *testing.T, name string) []string {
+// settings of the unit, each as "Name=value".
+func settings(t *testing.T) []string {
 	t.Helper()
-	unit, err := os.ReadFile("systemd/" + name)
+	unit, err := os.ReadFile("systemd/leaderelect@.service")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return slices.DeleteFunc(strings.Split(string(unit), "\n"), func(line string) bool { return strings.HasPrefix(line, "#") })
 }
 
-const candidate, undertaker = "leaderelect@.service", "leaderelect-undertake@.service"
-
 // Wrong settings are not tried for ever.
 func TestUnitStopsForWrongSettings(t *testing.T) {
-	for _, name := range []string{candidate, undertaker} {
-		for _, want := range []string{"Restart=always", "RestartPreventExitStatus=2"} {
-			if !slices.Contains(settings(t, name), want) {
-				t.Errorf("%s lacks %s", name, want)
-			}
+	for _, want := range []string{"Restart=always", "RestartPreventExitStatus=2"} {
+		if !slices.Contains(settings(t), want) {
+			t.Errorf("the unit lacks %s", want)
 		}
 	}
 }
 
-// An undertaker can prove its candidate's death: both have one user and one directory, which
-// outlives either of them. And it may do no more than the candidate.
-func TestUndertakerHasTheLifeline(t *testing.T) {
-	of, by := settings(t, candidate), settings(t, undertaker)
-	for _, want := range []string{"DynamicUser=yes", "User=leaderelect", "RuntimeDirectory=leaderelect/%i", "RuntimeDirectoryPreserve=yes", "EnvironmentFile=/etc/leaderelect/%i.env"} {
-		if !slices.Contains(of, want) || !slices.Contains(by, want) {
-			t.Errorf("not both have %s", want)
+// A process that was killed has its lifeline when it is started again: its directory stays.
+func TestUnitKeepsItsLifeline(t *testing.T) {
+	for _, want := range []string{"RuntimeDirectory=leaderelect/%i", "RuntimeDirectoryPreserve=yes"} {
+		if !slices.Contains(settings(t), want) {
+			t.Errorf("the unit lacks %s", want)
 		}
 	}
-	for _, line := range of {
-		for _, limit := range []string{"Protect", "Private", "Restrict", "NoNew", "System", "Lock", "Capability"} {
-			if strings.HasPrefix(line, limit) && !slices.Contains(by, line) {
-				t.Errorf("%s lacks %s", undertaker, line)
-			}
+}
+
+// The command of one election reads nothing of another's: neither its store's password in /proc, nor its files, nor a
+// core.
+func TestUnitsAreApart(t *testing.T) {
+	for _, want := range []string{"DynamicUser=yes", "User=le-%i", "ProtectProc=invisible", "UMask=0077", "LimitCORE=0"} {
+		if !slices.Contains(settings(t), want) {
+			t.Errorf("the unit lacks %s", want)
 		}
+	}
+}
+
+// systemd says that the unit exposes little: 2.0 of 10 at most.
+func TestUnitExposesLittle(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("there is no systemd-analyze: apt-get install systemd")
+	}
+	text, err := os.ReadFile("systemd/leaderelect@.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := filepath.Join(t.TempDir(), "leaderelect@report.service")
+	if err := os.WriteFile(unit, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(analyze, "security", "--offline=true", "--threshold=20", "--no-pager", unit).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -4,7 +4,7 @@ set -e
 # would be started again by the next installation. Debian says "purge", RPM 0.
 case "$1" in
 purge | 0)
-	for link in "${DPKG_ROOT:-}"/etc/systemd/system/*/leaderelect@*.service "${DPKG_ROOT:-}"/etc/systemd/system/*/leaderelect-undertake@*.service; do
+	for link in "${DPKG_ROOT:-}"/etc/systemd/system/*/leaderelect@*.service; do
 		if [ -L "$link" ]; then rm -f "$link"; fi
 	done
 	;;

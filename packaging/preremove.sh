@@ -5,7 +5,7 @@ set -e
 case "$1" in
 remove | 0)
 	if [ -d /run/systemd/system ]; then
-		systemctl stop 'leaderelect@*.service' 'leaderelect-undertake@*.service' || true
+		systemctl stop 'leaderelect@*.service' || true
 	fi
 	;;
 esac

@@ -46,8 +46,7 @@ go version -m "$program" | awk '$1 == "dep" && $3 != "(devel)" { print "== " $2 
 while read -r line; do grep -qxF "$line" "$tmp/notices" || fail "no license goes with it: $line"; done <"$tmp/linked"
 
 pages='man1/leaderelect.1.gz man1/leaderelect-run.1.gz man1/leaderelect-sidecar.1.gz man1/leaderelect-hold.1.gz'
-units='/leaderelect@.service /leaderelect-undertake@.service'
-common="$pages $units /third-party-notices.txt.gz /README.md"
+common="$pages /leaderelect@.service /third-party-notices.txt.gz /README.md"
 step the archive
 tar -tvzf "$(one "$dist"/*_linux_amd64.tar.gz)" | sed 's,[^ ]*$,/&,' >"$tmp/list"
 has "$tmp/list" $common /LICENSE /leaderelect.bash /leaderelect.fish /_leaderelect
@@ -73,10 +72,8 @@ inside dpkg -i /new.deb
 [ "$(inside leaderelect --version)" = "$version" ] || fail "another version is installed"
 [ -z "$(inside dpkg --verify leaderelect)" ] || fail "dpkg --verify"
 inside bash -c '. /usr/share/bash-completion/completions/leaderelect && complete -p leaderelect' | grep -q __start_leaderelect
-for unit in leaderelect leaderelect-undertake; do
-	! inside systemd-analyze --man=no verify $unit@report.service 2>&1 | grep "$unit@" || fail "systemd-analyze verify $unit"
-	inside systemd-analyze security --offline=true --threshold=40 $unit@report.service >"$tmp/log" 2>&1 || fail "systemd-analyze security: $(tail -n 1 "$tmp/log")"
-done
+! inside systemd-analyze --man=no verify leaderelect@report.service 2>&1 | grep leaderelect@ || fail "systemd-analyze verify"
+inside systemd-analyze security --offline=true --threshold=20 leaderelect@report.service >"$tmp/log" 2>&1 || fail "systemd-analyze security: $(tail -n 1 "$tmp/log")"
 
 step the command of the unit
 printf '#!/bin/sh\nid -u >>ran; echo "$LEADERELECT_TOKEN $1" >>ran; exec sleep 1000\n' >"$root/usr/local/bin/report"
@@ -100,15 +97,15 @@ cp "$(one "$tagged"/*.deb)" "$root/tagged.deb"
 wants=$root/etc/systemd/system/multi-user.target.wants
 lives() { # lives INSTALL NEW TAGGED REMOVE: commands, and their files
 	$1 "$2"
-	inside systemctl --root=/ enable leaderelect@report.service leaderelect-undertake@report.service
+	inside systemctl --root=/ enable leaderelect@report.service
 	echo COMMAND=true >"$root/etc/leaderelect/report.env"
 	: >"$root/called"
 	$1 "$3"
 	[[ $(inside leaderelect --version) = "leaderelect v1.99.0 "* ]] || fail "upgraded to $(inside leaderelect --version)"
 	[ "$(sort -u "$root/called")" = daemon-reload ] || fail "an upgrade has systemctl do $(cat "$root/called")"
-	[ -L "$wants/leaderelect@report.service" ] && [ -L "$wants/leaderelect-undertake@report.service" ] || fail "an upgrade disables the units"
+	[ -L "$wants/leaderelect@report.service" ] || fail "an upgrade disables the unit"
 	$4 leaderelect
-	has "$root/called" 'stop leaderelect@\*.service leaderelect-undertake@\*.service'
+	has "$root/called" 'stop leaderelect@\*.service'
 	! ls "$wants" | grep leaderelect || fail "a unit is still enabled"
 	! [ -e "$root/usr/bin/leaderelect" ] || fail "the program is still there"
 	[ -e "$root/etc/leaderelect/report.env" ] || fail "the settings are gone"

@@ -54,8 +54,8 @@ type Config struct {
 	// OnOwned is called once for each shard that this member comes to own, in its own
 	// goroutine. Do the shard's work in it. Required. Its ctx is cancelled, with a cause,
 	// when the shard must be let go, or the session has ended. The shard then moves when
-	// OnOwned, and the requests that lehttp.RequireOwner has let in, have returned, or after
-	// DrainTimeout.
+	// OnOwned, and the requests and calls that lehttp.RequireOwner and the owner interceptors
+	// of legrpc have let in, have returned, or after DrainTimeout.
 	//
 	// If OnOwned returns nil before that, the shard stays owned. If it returns an error
 	// before that, this member cannot work on the shard, or declines it. The shard is let go

@@ -54,8 +54,8 @@ Each rule has tests, and mutants that they catch.
     begin with the seconds since 1970, so they do not repeat if the record is deleted or made
     again.
  5. To let a shard go, a member cancels the shard's ctx, and gives OnOwned, and the requests
-    that a gate (lehttp.RequireOwner) has let in, DrainTimeout to return. Then the shard's view
-    ends, and only then the seat's record says so.
+    that a gate (lehttp.RequireOwner, legrpc's owner interceptors) has let in, DrainTimeout to
+    return. Then the shard's view ends, and only then the seat's record says so.
  6. A member that leaves takes nothing new. It lets each shard go when its OnOwned and those
     requests have returned. When all have returned, it releases its seat, and this one write frees the rest.
  7. A member whose session has ended stops everything, and takes a new seat. It does not wait

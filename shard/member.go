@@ -16,8 +16,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/hooks"
-	"github.com/c8e606e4/leaderelection/internal/log/outage"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // Member is a running member, made by [Config.Start]. Use it to find out what this process owns,
@@ -42,21 +41,21 @@ type Member struct {
 	calls    map[string]*Owned // shards whose OnOwned has not returned, by name; their session may be over
 	returned chan *Owned       // OnOwned has returned
 
-	hooks     hooks.Calls // ShardTrace's
+	hooks     loop.Calls // ShardTrace's
 	began     time.Time
-	sits      outage.Log // failures to sit
-	reads     outage.Log // of the assignment
-	rounds    outage.Log // of the coordinator
-	lists     outage.Log // of the shards
-	disagrees [2]string  // how the newest assignment's shards differ from the Config's, as was logged; the session's loop only
+	sits      loop.Outage // failures to sit
+	reads     loop.Outage // of the assignment
+	rounds    loop.Outage // of the coordinator
+	lists     loop.Outage // of the shards
+	disagrees [2]string   // how the newest assignment's shards differ from the Config's, as was logged; the session's loop only
 }
 
 func newMember(cfg Config, stores *stores) *Member {
 	m := &Member{
 		cfg: cfg, stores: stores, done: make(chan struct{}), owned: map[string]*Owned{},
-		calls: map[string]*Owned{}, returned: make(chan *Owned), hooks: hooks.Calls{Limit: maxEvents}, listing: make(chan struct{}, 1), began: time.Now(),
+		calls: map[string]*Owned{}, returned: make(chan *Owned), hooks: loop.Calls{Limit: maxEvents}, listing: make(chan struct{}, 1), began: time.Now(),
 	}
-	for over, fails := range map[string]*outage.Log{
+	for over, fails := range map[string]*loop.Outage{
 		"has a seat again": &m.sits, "the assignment is read again": &m.reads, "the assignment is kept up to date again": &m.rounds, "the shards are listed again": &m.lists,
 	} {
 		fails.To, fails.Over = m.log, over
@@ -64,7 +63,7 @@ func newMember(cfg Config, stores *stores) *Member {
 	return m
 }
 
-// elapsed is the time for an outage.Log.
+// elapsed is the time for an loop.Outage.
 func (m *Member) elapsed() time.Duration { return time.Since(m.began) }
 
 func start(ctx context.Context, cfg Config, stores *stores) *Member {

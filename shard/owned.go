@@ -11,7 +11,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/internal/hooks/viewhook"
+	"github.com/c8e606e4/leaderelection/internal/route/viewhook"
 )
 
 // Causes of the end of a shard's ctx, for context.Cause. If the session has ended, context.Cause
@@ -81,8 +81,8 @@ func (o *Owned) Get() time.Time {
 }
 
 // Context returns OnOwned's ctx. It ends when the shard must be let go. Begin nothing new then. The
-// member may still act on the shard until OnOwned and the requests that lehttp.RequireOwner has let in
-// have returned, for at most DrainTimeout.
+// member may still act on the shard until OnOwned, and the requests and calls that lehttp.RequireOwner and
+// the interceptors of legrpc have let in, have returned, for at most DrainTimeout.
 func (o *Owned) Context() context.Context {
 	if o.ctx == nil {
 		return ended

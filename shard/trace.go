@@ -3,7 +3,7 @@ package shard
 import (
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/hooks"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // Trace has hooks that a member calls. Use it for metrics, spans and tests; see packages leotel and
@@ -27,9 +27,9 @@ func JoinTraces(traces ...*Trace) *Trace {
 		if t == nil {
 			continue
 		}
-		all.Owns = hooks.InTurn(all.Owns, t.Owns)
-		all.LetGo = hooks.InTurn(all.LetGo, t.LetGo)
-		all.Assignment = hooks.InTurn(all.Assignment, t.Assignment)
+		all.Owns = loop.InTurn(all.Owns, t.Owns)
+		all.LetGo = loop.InTurn(all.LetGo, t.LetGo)
+		all.Assignment = loop.InTurn(all.Assignment, t.Assignment)
 	}
 	return all
 }

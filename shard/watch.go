@@ -9,8 +9,8 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/internal/log/outage"
 	"github.com/c8e606e4/leaderelection/internal/log/warnings"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // WatchConfig describes an observer, which follows a group's assignment without taking part.
@@ -77,7 +77,7 @@ func (w *WatchConfig) follow(ctx context.Context, s *stores, d, coordinator lead
 		hint.Decider = coordinator
 	}
 	began := time.Now()
-	fails := outage.Log{Over: "the assignment is followed again", To: func(level slog.Level, msg string, args ...any) {
+	fails := loop.Outage{Over: "the assignment is followed again", To: func(level slog.Level, msg string, args ...any) {
 		warnings.Or(w.Logger).Log(ctx, level, "shard: "+msg, args...)
 	}}
 	const cannotFollow = "the assignment cannot be followed"

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -20,12 +19,13 @@ const settled = 4
 
 // Over asks the leader to hand over to the candidate of cfg, whenever that candidate has stood by under a leader with a
 // smaller Config.Priority for about four terms. Call it beside the campaign of that Config, in a goroutine
-// of its own. It returns context.Cause(ctx) when ctx ends, or the error with which the store refuses to be followed
-// for good.
+// of its own. It returns context.Cause(ctx) when ctx ends, and only then.
 //
 // A leader is not asked while it has a Hold, or has been asked to hand over already, nor while the candidate is not
 // Healthy. Each request that does not make the candidate lead doubles the time until the next: a
 // candidate that cannot lead, since its clock is wrong for example, disturbs the election ever less.
+//
+// Over goes by what the campaign knows. It asks the store nothing until it is to make a request.
 func Over(ctx context.Context, candidate leaderelection.Candidate, cfg leaderelection.Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clocks.System()
@@ -33,104 +33,50 @@ func Over(ctx context.Context, candidate leaderelection.Candidate, cfg leaderele
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	term := cfg.TermLength
-	if term == 0 {
-		term = leaderelection.DefaultTermLength
+	if cfg.TermLength == 0 {
+		cfg.TermLength = leaderelection.DefaultTermLength
 	}
-	p := &preferred{cfg: cfg, news: make(chan struct{}, 1)}
-	watching, stop := context.WithCancelCause(ctx)
-	watched := make(chan struct{})
-	defer func() { stop(nil); <-watched }()
-	go func() {
-		defer close(watched)
-		w := leaderelection.WatchConfig{Decider: cfg.Decider, MaxClockSkew: cfg.MaxClockSkew, ClockPolicy: cfg.ClockPolicy, PollInterval: cfg.PollInterval, Clock: cfg.Clock, Logger: cfg.Logger}
-		stop(w.Watch(watching, func(_ context.Context, e leaderelection.RaceEntry) { p.note(e) }))
-	}()
-	stand := settled * term
-	for {
-		under := p.await(watching)
-		if under == nil {
-			return context.Cause(watching)
+	first := settled * cfg.TermLength
+	var under leaderelection.RaceEntry // of the leadership that the candidate stands by under
+	for stood, enough, tick := time.Duration(0), first, cfg.TermLength/2; cfg.Clock.SleepFor(ctx, tick); {
+		status, e := candidate.Status(), candidate.Leader()
+		if status == leaderelection.Leading {
+			enough = first
 		}
-		if !p.stays(watching, under, stand) {
+		if e.ElectionNumber != under.ElectionNumber || e.Incarnation != under.Incarnation || !below(&cfg, &e) {
+			under, stood = e, 0
 			continue
 		}
-		if candidate.Status() != leaderelection.Following || cfg.Healthy != nil && cfg.Healthy(watching) != nil {
-			if !cfg.Clock.SleepFor(watching, term) {
-				return context.Cause(watching)
-			}
-			continue
-		}
-		cfg.Logger.Info("leaderelection: asking a less preferred leader to hand over", "id", cfg.LeaderID, "leader", under.LeaderID,
-			"token", uint64(under.ElectionNumber), "priority", cfg.Priority, "leader_priority", under.Priority)
-		asking, cancel := context.WithTimeout(watching, term)
-		err := leaderelection.Transfer(asking, cfg.Decider, cfg.LeaderID)
-		cancel()
-		if err != nil && !errors.Is(err, leaderelection.ErrLostRace) && !errors.Is(err, leaderelection.ErrNoLeader) {
-			cfg.Logger.Warn("leaderelection: asking a less preferred leader to hand over has failed", "id", cfg.LeaderID, "err", err)
-		}
-		if !cfg.Clock.SleepFor(watching, 2*term) {
-			return context.Cause(watching)
-		}
-		if stand = min(2*stand, leaderelection.MaxTermLength); candidate.Status() != leaderelection.Following {
-			stand = settled * term
+		stood += tick
+		if stood >= enough && status == leaderelection.Following && (cfg.Healthy == nil || cfg.Healthy(ctx) == nil) && ask(ctx, &cfg, &e) {
+			stood, enough = 0, min(2*enough, leaderelection.MaxTermLength)
 		}
 	}
+	return context.Cause(ctx)
 }
 
-// preferred is what is known of the leader.
-type preferred struct {
-	cfg  leaderelection.Config
-	news chan struct{} // has room for one
-
-	mu     sync.Mutex
-	leader leaderelection.RaceEntry
+// below reports whether e has a leader that may be asked.
+func below(cfg *leaderelection.Config, e *leaderelection.RaceEntry) bool {
+	return !e.Vacant() && e.LeaderID != cfg.LeaderID && e.Priority < cfg.Priority && e.Successor == "" && e.Hold == 0
 }
 
-func (p *preferred) note(e leaderelection.RaceEntry) {
-	p.mu.Lock()
-	p.leader = e
-	p.mu.Unlock()
-	select {
-	case p.news <- struct{}{}:
-	default:
-	}
-}
-
-// below returns the record of a leader that may be asked, or nil.
-func (p *preferred) below() *leaderelection.RaceEntry {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	e := p.leader
-	if e.Vacant() || e.LeaderID == p.cfg.LeaderID || e.Priority >= p.cfg.Priority || e.Successor != "" || e.Hold > 0 {
-		return nil
-	}
-	return &e
-}
-
-// await waits for a leader that may be asked. It returns nil when ctx has ended.
-func (p *preferred) await(ctx context.Context) *leaderelection.RaceEntry {
-	for ctx.Err() == nil {
-		if e := p.below(); e != nil {
-			return e
-		}
-		select {
-		case <-p.news:
-		case <-ctx.Done():
-		}
-	}
-	return nil
-}
-
-// stays reports whether the leader of under may still be asked when it has led on for d.
-func (p *preferred) stays(ctx context.Context, under *leaderelection.RaceEntry, d time.Duration) bool {
-	for left := d; left > 0; left -= d / 8 {
-		if !p.cfg.Clock.SleepFor(ctx, d/8) {
+// ask asks the leader of under to hand over. It reports whether the leader still leads, and so was asked if the store has
+// allowed it.
+func ask(ctx context.Context, cfg *leaderelection.Config, under *leaderelection.RaceEntry) bool {
+	ctx, cancel := context.WithTimeout(ctx, cfg.TermLength)
+	defer cancel()
+	// A campaign that the store has not answered for long may know of a leader that is not there any more.
+	e, err := cfg.Decider.ReadCurrent(ctx)
+	if err == nil {
+		if e.ElectionNumber != under.ElectionNumber || e.Incarnation != under.Incarnation || !below(cfg, e) {
 			return false
 		}
-		if e := p.below(); e == nil || e.ElectionNumber != under.ElectionNumber || e.Incarnation != under.Incarnation {
-			return false
-		}
+		cfg.Logger.Info("leaderelection: asking a less preferred leader to hand over", "id", cfg.LeaderID, "leader", e.LeaderID,
+			"token", uint64(e.ElectionNumber), "priority", cfg.Priority, "leader_priority", e.Priority)
+		err = leaderelection.Transfer(ctx, cfg.Decider, cfg.LeaderID)
+	}
+	if err != nil && !errors.Is(err, leaderelection.ErrLostRace) && !errors.Is(err, leaderelection.ErrNoLeader) && !errors.Is(err, context.Canceled) {
+		cfg.Logger.Warn("leaderelection: asking a less preferred leader to hand over has failed", "id", cfg.LeaderID, "err", err)
 	}
 	return true
 }

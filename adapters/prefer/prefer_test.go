@@ -117,6 +117,51 @@ func TestAsksNobody(t *testing.T) {
 	}
 }
 
+// Over goes by what the campaign knows: while nobody is to be asked, it asks the store nothing.
+func TestAsksNoStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, own := memory.NewDecider(), memory.NewDecider()
+		a := join(t, d, "a", 0)
+		own.Inject(func(memory.Op) memory.Fault { t.Error("the store was asked"); return memory.Fault{} })
+		ctx, cancel := context.WithTimeout(t.Context(), 100*term)
+		defer cancel()
+		_ = prefer.Over(ctx, a, le.Config{Decider: own, LeaderID: "b", TermLength: term})
+		a.stop()
+	})
+}
+
+// What a campaign has known since before an outage asks nobody: the leader may be another by now.
+func TestAsksNoOtherLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", 0)
+		time.Sleep(term)
+		b := join(t, d, "b", 2)
+		time.Sleep(term)
+		stale := b.Leader()
+		a.stop()
+		b.stop()
+		c := join(t, d, "c", 1)
+		time.Sleep(term)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*term)
+		defer cancel()
+		_ = prefer.Over(ctx, stuck{c.Campaign, stale}, le.Config{Decider: d.Handle(), LeaderID: "b", Priority: 1, TermLength: term})
+		if e := d.Entry(); e.LeaderID != "c" || e.Successor != "" || c.elected.Load() != 1 {
+			t.Errorf("the record is %+v", e)
+		}
+		c.stop()
+	})
+}
+
+// stuck is a candidate that has learned nothing since.
+type stuck struct {
+	le.Candidate
+	leader le.RaceEntry
+}
+
+func (stuck) Status() le.Status      { return le.Following }
+func (s stuck) Leader() le.RaceEntry { return s.leader }
+
 // A candidate that cannot lead asks ever less often.
 func TestCannotLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -230,8 +230,8 @@ func TestNothingIsRead(t *testing.T) {
 func TestWhateverHangs(t *testing.T) {
 	stores.Nightly(t, "real processes by the wall clock")
 	for mode, m := range blockable {
-		for _, what := range []string{"stderr", "stdout", "notify", "ready", "expiry", "tmp"} {
-			if mode == "hold" && (what == "stdout" || what == "tmp") || mode == "shards run" && what == "expiry" || mode == "hook" && (what == "expiry" || what == "tmp") {
+		for _, what := range []string{"stderr", "stdout", "notify", "ready", "expiry", "tmp", "lifeline"} {
+			if mode == "hold" && (what == "stdout" || what == "tmp") || mode == "shards run" && what == "expiry" || mode == "hook" && (what == "expiry" || what == "tmp") || what == "lifeline" && !strings.HasSuffix(mode, "run") {
 				continue // it has none
 			}
 			for _, then := range []string{"asked to end", "lost", "hangs"} {
@@ -242,9 +242,13 @@ func TestWhateverHangs(t *testing.T) {
 					t.Parallel()
 					var b blocked
 					var more []string
-					expiry := t.TempDir()
-					if what == "expiry" {
+					expiry, lifeline := t.TempDir(), ""
+					switch what {
+					case "expiry":
 						more = []string{"--expiry-file", filepath.Join(expiry, "until")}
+					case "lifeline":
+						lifeline = inMemory(t)
+						more = []string{"--lifeline", lifeline}
 					}
 					c := b.begin(t, mode, what, more...)
 					switch what {
@@ -252,6 +256,8 @@ func TestWhateverHangs(t *testing.T) {
 						freeze(t, expiry)
 					case "tmp":
 						freeze(t, b.tmp)
+					case "lifeline":
+						freeze(t, lifeline)
 					}
 					// The lease is extended, and a command outlives its first view.
 					if m.child {
@@ -314,6 +320,17 @@ func TestWhateverHangs(t *testing.T) {
 			}
 		}
 	}
+}
+
+// inMemory is a directory for lifelines.
+func inMemory(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "leaderelect-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // over waits until what a leader does is over, and returns when that was.

@@ -179,9 +179,9 @@ type backend struct {
 	id     string
 	opts   Options
 
-	secondary *atomic.Bool // see own; nil: not known
-	doubts    store.Doubts // own writes that a standalone's journal may not have
-	examined  atomic.Bool  // the collections are what they must be
+	secondary *atomic.Bool  // see own; nil: not known
+	doubts    *store.Doubts // own writes that a standalone's journal may not have
+	examined  atomic.Bool   // the collections are what they must be
 
 	probeAt atomic.Int64 // when to ask again for change streams, in Unix seconds; 0: now
 }
@@ -217,7 +217,7 @@ func (v version) CommitTS() time.Time { return v.written }
 // a primary or a standalone only. Options may be nil. There is nothing to create before.
 func NewDecider(client *mongo.Client, database, collection, election string, opts *Options) *Decider {
 	journal := true
-	b := &backend{client: client, id: election}
+	b := &backend{client: client, id: election, doubts: new(store.Doubts)}
 	if opts != nil {
 		b.opts = *opts
 	}
@@ -244,6 +244,14 @@ func (d *Decider) Close() error {
 		return nil
 	}
 	return d.close()
+}
+
+// Inherit implements open.Heir: a record that a standalone's journal may not have stays in doubt with a
+// new client, too.
+func (d *Decider) Inherit(from leaderelection.RaceDecider) {
+	if earlier, ours := from.(*Decider); ours {
+		d.b.doubts = earlier.b.doubts
+	}
 }
 
 func disconnect(client *mongo.Client) error {

@@ -260,7 +260,7 @@ func TestNoJournal(t *testing.T) {
 }
 
 // A read of a standalone shows a write that its journal does not have yet, and that a crash undoes. It
-// confirms no write of the Decider's own before the journal has it.
+// confirms no write of the Decider's own before the journal has it, nor of the Decider's before, whose client was given up.
 func TestReadBackWaitsForTheJournal(t *testing.T) {
 	s := imitate(t)
 	s.standalone = true
@@ -281,15 +281,20 @@ func TestReadBackWaitsForTheJournal(t *testing.T) {
 			return err
 		}
 	}
-	read := func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err }
+	reads := func(d *mongodb.Decider) func(ctx context.Context) error {
+		return func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err }
+	}
 	token := feedtest.Write(t, d, 1, nil)
 	for _, back := range []func(){s.crash, s.release} {
 		s.hold()
 		feedtest.Passing(t, givenUp(1, write(token)), "canceled")
 		feedtest.Reads(t, other, 2) // it only learns of it
 		for i := range 2 {
-			feedtest.Passing(t, givenUp(2+i, read), "canceled")
+			feedtest.Passing(t, givenUp(2+i, reads(d)), "canceled")
 		}
+		heir := mongodb.NewDecider(client(t, "mongodb://"+s.addr), database, collection, "web", nil)
+		heir.Inherit(d)
+		feedtest.Passing(t, givenUp(4, reads(heir)), "canceled")
 		back()
 		for _, d := range []*mongodb.Decider{d, other} { // its connections may have been cut
 			feedtest.Eventually(t, "it reads again", func() bool { _, err := d.ReadCurrent(t.Context()); return err == nil })

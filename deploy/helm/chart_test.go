@@ -73,10 +73,9 @@ const operator = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 // settings of the chart, beside its own.
 var settings = map[string]string{
 	"as it comes":           "",
-	"with monitor":          "podMonitor: {enabled: true, labels: {release: prometheus}}",
+	"with monitor":          "{podMonitor: {enabled: true, labels: {release: prometheus}}, networkPolicy: {election: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]}}",
+	"no policy":             "{podMonitor: {enabled: true}, networkPolicy: {enabled: false}}",
 	"another store":         `{election: {store: "s3://elections/web?region=eu-central-1", envFrom: [{secretRef: {name: aws}}]}, leaderService: {enabled: false}, serviceAccount: {create: false}}`,
-	"undertaker":            `{undertaker: {enabled: true, stores: ["s3://elections/web?region=eu-central-1", "etcd://host/primary"], user: 1000680000, hostPath: /run/lifelines, pod: {tolerations: [{key: a, operator: Exists}]}}, election: {envFrom: [{secretRef: {name: aws}}]}}`,
-	"undertaker of its own": "{undertaker: {enabled: true}, deployment: {enabled: false}}",
 	"a Lease that is there": "{election: {lease: {name: old, create: false}}, serviceAccount: {create: false, name: other}, leaderService: {addressType: IPv6}}",
 	"all settings": `{nameOverride: app, fullnameOverride: shop, replicaCount: 5, deployment: {strategy: {type: Recreate}},
   app: {imagePullPolicy: Always, command: [/app], args: [--serve], env: [{name: A, value: b}], envFrom: [{configMapRef: {name: a}}], resources: {limits: {memory: 64Mi}},
@@ -111,8 +110,7 @@ func documented(t *testing.T) string {
 var wrong = map[string]string{
 	"replicas: 2": "replicas", "election: {store: web}": "/election/store", "election: {term: 15}": "/election/term", "replicaCount: two": "/replicaCount",
 	"election: {skew: 20s}": "at least twice", "election: {term: 1m, skew: 0.6m}": "at least twice", "serviceAccount: {create: false}": "serviceAccount.name",
-	"podLabels: {app.kubernetes.io/name: x}": "/podLabels", "pod: {automountServiceAccountToken: true}": "/pod", "app: {image: x, port: 1, name: y}": "/app",
-	"undertaker: {enabled: true}": "the chart's sidecars have none", "undertaker: {user: 0}": "/undertaker/user", "undertaker: {stores: [web]}": "/undertaker/stores",
+	"podMonitor: {enabled: true}": "must name Prometheus", "podLabels: {app.kubernetes.io/name: x}": "/podLabels", "pod: {automountServiceAccountToken: true}": "/pod", "app: {image: x, port: 1, name: y}": "/app",
 }
 
 // charter is Helm, with directories of its own and the cluster of a kubeconfig.
@@ -283,8 +281,7 @@ func (c *cluster) define(t *testing.T) {
 	})
 }
 
-// The chart passes Helm's linter, and with each setting the API server takes what it makes. Its pods are "restricted",
-// but for those that need a folder of the node.
+// The chart passes Helm's linter, and with each setting the API server takes what it makes. Its pods are "restricted".
 func TestChart(t *testing.T) {
 	helm, kube := newCharter(t), newCluster(t)
 	kube.define(t)
@@ -302,9 +299,7 @@ func TestChart(t *testing.T) {
 		}
 		for _, object := range objects {
 			kinds[field(object, "", "kind")] = true
-			err := kube.apply(t, object, true)
-			forbidden := err != nil && strings.Contains(err.Error(), "PodSecurity")
-			if node := strings.Contains(object, "hostPath:"); forbidden != node || err != nil && !forbidden {
+			if err := kube.apply(t, object, true); err != nil {
 				t.Errorf("%s: %v\n%s", name, err, object)
 			}
 			if err := kube.apply(t, object+"\nnoSuchField: 1\n", true); err == nil || !strings.Contains(err.Error(), "noSuchField") {
@@ -312,7 +307,7 @@ func TestChart(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"Deployment", "Lease", "Role", "RoleBinding", "ServiceAccount", "Service", "EndpointSlice", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor", "DaemonSet"} {
+	for _, kind := range []string{"Deployment", "Lease", "Role", "RoleBinding", "ServiceAccount", "Service", "EndpointSlice", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor"} {
 		if !kinds[kind] {
 			t.Errorf("no setting makes a %s", kind)
 		}

@@ -36,6 +36,8 @@ type Election struct {
 	known   leaderelection.RaceEntry // without Token
 	longest time.Duration            // for how long at most known's leadership has kept others out, as for a job
 	ends    time.Time                // of known's term, by this clock
+	job     bool                     // this process campaigns for a job
+	hold    time.Duration            // of that job
 	learned bool                     // a record has been learned
 	counted time.Time                // leaderless is complete up to here
 	without time.Duration            // leaderless so far
@@ -81,7 +83,8 @@ type Snapshot struct {
 	Without    time.Duration // for how long nobody has led, in all
 	Leaderless time.Duration // for how long nobody has led now; 0: somebody does
 	Term, Skew time.Duration
-	Hold       time.Duration // of a job's election: for how long a run of it keeps others out; 0: it is none
+	Job        bool          // it is a job's election: nobody leads between the runs
+	Hold       time.Duration // for how long a run of the job keeps others out; 0: it does not
 
 	OffsetKnown         bool
 	Offset, Uncertainty time.Duration // of the clock
@@ -94,7 +97,7 @@ func (e *Election) Now() Snapshot {
 	defer e.mu.Unlock()
 	e.count(now)
 	s := Snapshot{
-		Number: e.known.ElectionNumber, Without: e.without, Leaderless: e.leaderless(now), Term: e.term, Skew: e.skew, Hold: e.longest,
+		Number: e.known.ElectionNumber, Without: e.without, Leaderless: e.leaderless(now), Term: e.term, Skew: e.skew, Job: e.job || e.longest > 0, Hold: max(e.longest, e.hold),
 		OffsetKnown: e.offset.known, Offset: e.offset.value, Uncertainty: e.offset.uncertainty,
 	}
 	if e.status == leaderelection.Leading || e.status == leaderelection.Draining {
@@ -143,6 +146,13 @@ func (e *Election) Extended(x leaderelection.ViewExtended) (reserve float64, kno
 		return 0, false
 	}
 	return x.Remaining.Seconds() / span.Seconds(), true
+}
+
+// Job takes in that this process campaigns for a job.
+func (e *Election) Job(hold time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.job, e.hold = true, hold
 }
 
 // Transition is the beginning or the end of a leadership of this process's own.

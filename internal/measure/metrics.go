@@ -69,18 +69,21 @@ func (g Gauge) Float() float64 {
 
 // Gauges returns all gauges of an election, always in this order.
 func (s Snapshot) Gauges() []Gauge {
-	leads := int64(0)
-	if s.Leading {
-		leads = 1
+	is := func(yes bool) int64 {
+		if yes {
+			return 1
+		}
+		return 0
 	}
 	return []Gauge{
-		{"is_leader", "{leader}", "1 while this candidate leads, by its view, else 0.", leads, true, false},
+		{"is_leader", "{leader}", "1 while this candidate leads, by its view, else 0.", is(s.Leading), true, false},
 		{"fencing_token", "{token}", "The fencing token of the newest leadership known.", int64(s.Number), true, false},
 		{"view.remaining", "s", "How much longer this candidate may act as the leader without a further extension.", int64(s.Remaining), true, false},
 		{"leaderless", "s", "For how long nobody has led now, as far as is known here; 0 while somebody does.", int64(s.Leaderless), true, false},
 		{"leaderless.time", "s", "For how long nobody led, as far as was known here.", int64(s.Without), true, true},
 		{"term.length", "s", "The term length of the newest record known.", int64(s.Term), true, false},
-		{"hold", "s", "Of a job's election: for how long a run keeps others out; 0 if it is none.", int64(s.Hold), true, false},
+		{"job", "{job}", "1 for a job's election, which nobody leads between the runs, else 0.", is(s.Job), true, false},
+		{"hold", "s", "Of a job's election: for how long a run keeps others out; 0 if it does not.", int64(s.Hold), true, false},
 		{"clock.max_skew", "s", "The MaxClockSkew that was agreed on.", int64(s.Skew), true, false},
 		{"clock.offset", "s", "By how much this machine's clock is ahead of the store's, from the last write.", int64(s.Offset), s.OffsetKnown, false},
 		{"clock.offset.uncertainty", "s", "By how much the clock's offset may be wrong, either way.", int64(s.Uncertainty), s.OffsetKnown, false},

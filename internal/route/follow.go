@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/log/outage"
 	"github.com/c8e606e4/leaderelection/internal/log/warnings"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // Follower is a Table that is kept up to date by Watch.
@@ -46,7 +46,7 @@ func Follow(ctx context.Context, w leaderelection.WatchConfig, onError func(erro
 func (f *Follower) run(ctx context.Context, w leaderelection.WatchConfig) {
 	defer close(f.done)
 	log, begun := warnings.Or(w.Logger), f.clock.Now()
-	fails := outage.Log{Over: "leaderelection: the election is watched again", To: func(level slog.Level, msg string, args ...any) {
+	fails := loop.Outage{Over: "leaderelection: the election is watched again", To: func(level slog.Level, msg string, args ...any) {
 		log.Log(ctx, level, msg, args...)
 	}}
 	pause := firstPause

@@ -2,7 +2,8 @@
 // page has is found by what it looks like, so that a page that is added is checked, too.
 //
 //   - A block of Go has a comment above it that names its file: <!-- examples/x/main.go -->.
-//   - A block of sh is run as it stands: by the tests of the program above it, or the command's.
+//   - A block of sh is run as it stands: by the tests of the program whose directory is named
+//     above it, <!-- examples/x -->, or by the command's.
 //   - A block of text is what the block before prints: … stands for anything, and a line
 //     that is just … for any lines.
 //   - A block of crontab is run line by line.

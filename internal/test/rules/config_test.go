@@ -117,7 +117,7 @@ func TestRule20ForgottenSkewIsASecond(t *testing.T) {
 				for !b.View().ValueInFuture() {
 					sleep(time.Millisecond)
 				}
-				near(t, "the challenger", time.Since(over), c.margin, time.Millisecond)
+				near(t, "the challenger", time.Since(over), c.margin+spread/2, spread/2+time.Millisecond)
 			})
 			bubble(t, func(t *testing.T) {
 				a := join(t, memory.NewDecider(), "a", c.adjust, on(clocks.NewOffset(nil, 3*time.Second)))

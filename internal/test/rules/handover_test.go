@@ -237,7 +237,7 @@ func TestRule03ReservationEnds(t *testing.T) {
 		sleep(T - time.Millisecond)
 		a.follows(t)
 		b.follows(t)
-		sleep(2 * time.Millisecond)
+		sleep(spread)
 		if (a.Status() == le.Leading) == (b.Status() == le.Leading) {
 			t.Fatalf("a is %v, b is %v after %v", a.Status(), b.Status(), time.Since(begin))
 		}
@@ -252,7 +252,7 @@ func TestRule03SuccessorOfADeadLeader(t *testing.T) {
 		held.Successor = "nobody"
 		d.Replace(held)
 		b := join(t, d, "b")
-		sleep(T + S)
+		sleep(T + S + spread)
 		b.leads(t)
 		if e := d.Entry(); e.Successor != "" {
 			t.Fatalf("the acquisition left the Successor: %+v", e)

@@ -22,6 +22,9 @@ import (
 const (
 	T = 15 * time.Second
 	S = time.Second
+
+	// spread is over what time standbys spread their calls when a term, hold or reservation is over.
+	spread = T / 20
 )
 
 // first is the number of a leadership that begins with its bubble, on an empty record: time

@@ -34,7 +34,7 @@ func TestHoldKeepsEverybodyAway(t *testing.T) {
 				b := join(t, d, "b")
 				sleep(time.Minute + S - time.Millisecond)
 				b.follows(t)
-				sleep(2 * time.Millisecond)
+				sleep(spread)
 				b.leads(t)
 				if h := d.Entry().Hold; h != 0 {
 					t.Errorf("the next leadership has the hold %v", h)
@@ -52,7 +52,7 @@ func TestHoldIsJudgedByClocksWithinBounds(t *testing.T) {
 		b := join(t, d, "b", func(c *config) { c.Clock = clocks.NewOffset(clocks.System(), S) })
 		sleep(time.Minute - time.Millisecond)
 		b.follows(t)
-		sleep(2 * time.Millisecond)
+		sleep(spread)
 		b.leads(t)
 	})
 }
@@ -68,7 +68,7 @@ func TestHoldByAWrongClock(t *testing.T) {
 		b := join(t, d, "b")
 		sleep(time.Minute)
 		b.follows(t)
-		sleep(5 * time.Second)
+		sleep(5*time.Second + spread)
 		b.leads(t)
 	})
 }
@@ -110,7 +110,7 @@ func TestHoldBindsTheOneThatLed(t *testing.T) {
 		}
 		sleep(2*time.Minute + S - time.Millisecond - time.Since(began))
 		a.follows(t)
-		sleep(2 * time.Millisecond)
+		sleep(spread)
 		a.leads(t)
 	})
 }
@@ -171,7 +171,7 @@ func TestHoldThatIsDamaged(t *testing.T) {
 		b := join(t, d, "b")
 		sleep(T + S - time.Millisecond)
 		b.follows(t)
-		sleep(2 * time.Millisecond)
+		sleep(spread)
 		b.leads(t)
 	})
 	bubble(t, func(t *testing.T) {

@@ -108,7 +108,7 @@ func TestLifelineNil(t *testing.T) {
 	})
 }
 
-// A campaign with a hold is never marked, even if the dead left a term that is disproved: else later jobs would
+// A campaign with a hold is never marked, even if the dead left a term that no right clock wrote: else later jobs would
 // never be due.
 func TestLifeline03HoldIsNeverMarked(t *testing.T) {
 	for name, policy := range map[string]func(*config){

@@ -29,6 +29,18 @@ type machine struct {
 // fire calls Once as a process of its own would, and reports whether it began the job,
 // and what Once returned.
 func (m machine) fire(t *testing.T, d *memory.Decider, hold, job time.Duration) (ran bool, err error) {
+	return m.once(t, d, le.OnceOptions{Hold: hold}, func(ctx context.Context) error {
+		select {
+		case <-time.After(job):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+}
+
+// once is fire with any options, and any job.
+func (m machine) once(t *testing.T, d *memory.Decider, o le.OnceOptions, job func(context.Context) error) (ran bool, err error) {
 	store := d.Handle()
 	store.Inject(memory.Slow(20 * time.Millisecond))
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -40,15 +52,10 @@ func (m machine) fire(t *testing.T, d *memory.Decider, hold, job time.Duration) 
 		})
 		defer crash.Stop()
 	}
-	err = le.Config{Decider: store, LeaderID: m.id, TermLength: T, MaxClockSkew: S, Clock: m.clock}.Once(ctx, le.OnceOptions{Hold: hold},
+	err = le.Config{Decider: store, LeaderID: m.id, TermLength: T, MaxClockSkew: S, Clock: m.clock}.Once(ctx, o,
 		func(ctx context.Context, _ *le.TimeView) error {
 			ran = true
-			select {
-			case <-time.After(job):
-				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
+			return job(ctx)
 		})
 	return ran, err
 }
@@ -166,7 +173,7 @@ func TestOnceHoldsWhenItsMachineDied(t *testing.T) {
 		b := join(t, d, "b")
 		sleep(time.Minute + S - 100*time.Millisecond - time.Since(began))
 		b.follows(t)
-		sleep(300 * time.Millisecond)
+		sleep(200*time.Millisecond + spread)
 		b.leads(t)
 	})
 }
@@ -251,6 +258,138 @@ func TestOnceWaits(t *testing.T) {
 			t.Errorf("a store that fails: %v", err)
 		}
 		synctest.Wait()
+	})
+}
+
+// A job of HoldOnSuccess that has not returned nil is the next one's: at once if it was released, and after
+// the term if its machine has died. One that has returned nil is nobody's before the Hold is over.
+func TestOnceHoldsOnSuccess(t *testing.T) {
+	const hold = 12 * time.Hour
+	broken := errors.New("no disk")
+	ends := func(err error) func(context.Context) error {
+		return func(ctx context.Context) error { sleep(20 * time.Second); return err }
+	}
+	for name, c := range map[string]struct {
+		crashes time.Duration
+		job     func(ctx context.Context) error
+		err     error
+		next    time.Duration // when the next one runs the job, from the beginning of the first
+	}{
+		"succeeds":         {-1, ends(nil), nil, hold + S},
+		"fails":            {-1, ends(broken), broken, 20 * time.Second},
+		"cannot begin":     {-1, ends(le.ErrNotBegun), le.ErrNotBegun, 20 * time.Second},
+		"ends too late":    {20 * time.Second, func(context.Context) error { sleep(time.Minute); return nil }, errCrash, time.Minute},
+		"dies in its term": {5 * time.Second, func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, errCrash, T + S},
+		"dies later":       {20 * time.Second, func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, errCrash, 20*time.Second + T},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				began := time.Now()
+				ran, err := machine{id: "a", crashes: c.crashes}.once(t, d, le.OnceOptions{Hold: hold, HoldOnSuccess: true}, func(ctx context.Context) error {
+					err := c.job(ctx)
+					if e := d.Entry(); e.Hold != 0 {
+						t.Errorf("on hold while the job may have to be continued: %+v", e)
+					}
+					return err
+				})
+				if !ran || !errors.Is(err, c.err) {
+					t.Fatal(ran, err)
+				}
+				for {
+					took := time.Since(began)
+					ran, err := machine{id: "b", crashes: -1}.once(t, d, le.OnceOptions{Hold: hold, HoldOnSuccess: true}, ends(nil))
+					if ran && err == nil {
+						near(t, "the next run", took, c.next, T)
+						break
+					}
+					if ran || !errors.Is(err, le.ErrNotElected) || took > 13*time.Hour {
+						t.Fatalf("after %v: ran %v, %v", took, ran, err)
+					}
+					sleep(max(time.Second, (c.next-took)/2))
+				}
+			})
+		})
+	}
+}
+
+// Of three machines that wait, and that die at any moment, the last one finishes the job in each period, unless
+// all are dead: nobody begins it after it was finished, and no two run it at once.
+func TestOnceHoldsOnSuccessInManyPeriods(t *testing.T) {
+	const period, hold, wait = time.Hour, 40 * time.Minute, 20 * time.Minute
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		rng := rand.New(rand.NewPCG(3, 4))
+		start := time.Now().Truncate(period).Add(period)
+		continued := 0
+		for n := range 300 {
+			var runs, finished, running atomic.Int32
+			var wg sync.WaitGroup
+			dead := 0
+			for i := range 3 {
+				skew := time.Duration(rng.Int64N(int64(2*S))) - S
+				m := machine{id: fmt.Sprint("m", i), clock: clocks.NewOffset(clocks.System(), skew), crashes: -1}
+				if rng.IntN(2) == 0 {
+					dead++
+					m.crashes = time.Duration(rng.Int64N(int64(time.Minute)))
+				}
+				late := time.Duration(rng.Int64N(int64(18 * time.Second)))
+				takes := time.Duration(rng.Int64N(int64(time.Minute)))
+				wg.Go(func() {
+					sleep(time.Until(start.Add(time.Duration(n)*period - skew + late)))
+					_, err := m.once(t, d, le.OnceOptions{Hold: hold, HoldOnSuccess: true, Wait: wait}, func(ctx context.Context) error {
+						if runs.Add(1); running.Add(1) > 1 || finished.Load() > 0 {
+							t.Errorf("period %d: %s begins, though %d run, and %d have finished", n, m.id, running.Load()-1, finished.Load())
+						}
+						defer running.Add(-1)
+						select {
+						case <-time.After(takes):
+							finished.Add(1)
+							return nil
+						case <-ctx.Done():
+							return context.Cause(ctx)
+						}
+					})
+					if err != nil && !errors.Is(err, le.ErrNotElected) && !errors.Is(err, errCrash) {
+						t.Errorf("period %d: %s: %v", n, m.id, err)
+					}
+				})
+			}
+			wg.Wait()
+			if took := time.Since(start.Add(time.Duration(n) * period)); took > wait/2 {
+				t.Errorf("period %d: somebody waits for %v, though the job has run", n, took)
+			}
+			if dead < 3 && finished.Load() == 0 {
+				t.Errorf("period %d: nobody has finished the job, though %d live", n, 3-dead)
+			}
+			if runs.Load() > 1 {
+				continued++
+			}
+		}
+		if continued < 30 {
+			t.Errorf("the job was continued in %d periods: this shows too little", continued)
+		}
+	})
+}
+
+// Who waits returns as soon as the job has run, if its Hold outlasts the Wait. If not, it runs the next period's.
+func TestOnceWaitsForNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		began := time.Now()
+		go func() { _, _ = machine{id: "a", crashes: -1}.fire(t, d, time.Hour, 10*time.Minute) }()
+		sleep(time.Second)
+		job := func(context.Context) error { return nil }
+		ran, err := machine{id: "b", crashes: -1}.once(t, d, le.OnceOptions{Hold: time.Hour, Wait: 50 * time.Minute}, job)
+		if ran || !errors.Is(err, le.ErrNotElected) {
+			t.Error(ran, err)
+		}
+		near(t, "the wait", time.Since(began), 10*time.Minute, T)
+		sleep(time.Until(began.Add(55 * time.Minute)))
+		if ran, err := (machine{id: "b", crashes: -1}).once(t, d, le.OnceOptions{Hold: time.Hour, Wait: 10 * time.Minute}, job); !ran || err != nil {
+			t.Error(ran, err)
+		}
+		near(t, "the next run", time.Since(began), time.Hour+S, T)
 	})
 }
 

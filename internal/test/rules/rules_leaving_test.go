@@ -443,6 +443,31 @@ func TestRule15SitsOutOneTerm(t *testing.T) {
 	}
 }
 
+// Rule 15: the others have a whole term from the release on, however late that is.
+func TestRule15SitsOutOneTermFromTheRelease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled)
+		sleep(time.Second)
+		a.store.Inject(memory.Slow(3 * time.Second).On(memory.Write))
+		if err := a.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		if e := d.Entry(); !e.Vacant() {
+			t.Fatalf("not released: %+v", e)
+		}
+		a.store.Inject(nil)
+		sleep(T - time.Millisecond)
+		a.follows(t)
+		if n := len(a.opsSince(begin, le.OpAcquire)); n > 0 {
+			t.Fatalf("%d writes within a term of the release", n)
+		}
+		sleep(2 * time.Millisecond)
+		a.leads(t)
+	})
+}
+
 // Rule 15: a candidate that does not lead only cools down.
 func TestRule15ResignWithoutLeading(t *testing.T) {
 	bubble(t, func(t *testing.T) {

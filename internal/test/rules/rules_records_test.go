@@ -411,7 +411,7 @@ func TestUnknownFieldsSurviveEveryWrite(t *testing.T) {
 			}
 		}
 		a := join(t, d, "a")
-		sleep(T + S)
+		sleep(T + S + spread)
 		check("acquisition", d.Entry().LeaderID == "a" && d.Entry().Extension == 0)
 		sleep(8 * time.Second)
 		check("extension", d.Entry().LeaderID == "a" && d.Entry().Extension > 0)

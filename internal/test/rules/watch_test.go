@@ -116,12 +116,12 @@ func TestWatchTellsEverything(t *testing.T) {
 		if got := s.list(); len(got) != 5 {
 			t.Fatalf("saw %q before the term had run out", got)
 		}
-		sleep(time.Millisecond)
+		sleep(spread)
 		if got := s.list(); len(got) != 6 || got[5] != "lapsed 2" {
 			t.Fatalf("saw %q, want the lapse", got)
 		}
 		if n := s.reads(time.Time{}); n != 1 {
-			t.Errorf("%d reads, want the one at TermExpiry + S", n)
+			t.Errorf("%d reads, want the one after TermExpiry + S", n)
 		}
 		sleep(time.Minute)
 		if got := s.list(); len(got) != 6 {
@@ -298,6 +298,25 @@ func TestWatchSilentFeedDuringAVacancy(t *testing.T) {
 			t.Fatalf("%d sightings and %d reads in ten terms: the feed was not started again", len(s.list())-n, s.reads(begin))
 		}
 		a.quit()
+	})
+}
+
+// A term that no right clock wrote lapses by patience, which counts the record's terms, not the observer's default.
+func TestWatchLapsedByPatience(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := rival(2)
+		e.TermLength, e.TermExpiry = time.Second, time.Now().Add(2*time.Hour)
+		d.Replace(e)
+		var lapsed time.Duration
+		begin := time.Now()
+		w := le.WatchConfig{Decider: d.Handle(), MaxClockSkew: 100 * time.Millisecond, Lapsed: func(context.Context, le.RaceEntry) { lapsed = time.Since(begin) }}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_ = w.Watch(ctx, func(context.Context, le.RaceEntry) {})
+		if lapsed < 2*time.Second || lapsed > 2*time.Second+100*time.Millisecond {
+			t.Errorf("lapsed after %v, want two terms of a second", lapsed)
+		}
 	})
 }
 

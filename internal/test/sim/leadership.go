@@ -93,7 +93,7 @@ func (r *recorder) elected(p *process, ctx context.Context, view *le.TimeView) *
 // that the view is measured by and the one that is slept by.
 const ctxSlack = time.Millisecond
 
-// mustBeDone reports whether a leader's ctx has had all the time that rule 4 gives
+// mustBeDone reports whether a leader's ctx has had all the time that rule 13 gives
 // it: none, but for a second after a clock was stepped or a machine resumed.
 func (r *recorder) mustBeDone(g *leadership) bool {
 	clock, now := g.p.actor.clock, r.now()

@@ -156,7 +156,7 @@ func (a *app) root() *cobra.Command {
 	choices(root, "log-format", "text", "json")
 	choices(root, "clocks", trusts...)
 	choices(root, "log-level", "debug", "info", "warn", "error")
-	root.AddCommand(a.runCommand(), a.holdCommand(), a.hookCommand(), a.sidecarCommand(), a.undertakeCommand(), a.planCommand(), a.doctorCommand(), a.shardsCommand(), a.manCommand(), a.watchCommand(), a.statusCommand(), a.waitCommand(), a.transferCommand(), a.stepdownCommand(), a.resetCommand())
+	root.AddCommand(a.runCommand(), a.holdCommand(), a.hookCommand(), a.sidecarCommand(), a.planCommand(), a.doctorCommand(), a.shardsCommand(), a.manCommand(), a.watchCommand(), a.statusCommand(), a.waitCommand(), a.transferCommand(), a.stepdownCommand(), a.resetCommand())
 	root.SetHelpCommand(a.helpCommand())
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {

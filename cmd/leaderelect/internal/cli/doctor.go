@@ -11,6 +11,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/doctor"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/outbox"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/plan"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 	"github.com/c8e606e4/leaderelection/internal/log/redact"
@@ -86,6 +87,7 @@ func (a *app) checkup(ctx context.Context, asJSON, strict bool, examine func(ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer a.signals(cancel, nil)()
+	var out outbox.Box // a signal ends it even if nobody takes what it says
 	var unwritten error
 	failed := false
 	tell := func(f doctor.Finding) {
@@ -94,7 +96,7 @@ func (a *app) checkup(ctx context.Context, asJSON, strict bool, examine func(ctx
 		if unwritten != nil {
 			return
 		}
-		if unwritten = a.answer(asJSON, f, func() string { return f.Text() + "\n" }); unwritten != nil {
+		if unwritten = out.Do(ctx, func() error { return a.answer(asJSON, f, func() string { return f.Text() + "\n" }) }); unwritten != nil {
 			cancel(unwritten) // nobody reads on
 		}
 	}

@@ -49,7 +49,7 @@ func reads(command, setting string) bool {
 		return slices.Contains(append(follower, "extend-every"), setting)
 	case "wait", "transfer", "stepdown", "move", "drain":
 		return slices.Contains(follower, setting)
-	case "doctor", "undertake":
+	case "doctor":
 		return slices.Contains(append(follower, "term"), setting)
 	case "plan":
 		return slices.Contains([]string{"term", "skew", "clocks", "poll", "config", "extend-every"}, setting)

@@ -11,7 +11,7 @@ import (
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/early"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
-	"github.com/c8e606e4/leaderelection/internal/log/outage"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // openPatience is how long one attempt to open a store may take.
@@ -52,7 +52,7 @@ func (a *app) openGroup(ctx context.Context, url string) (*store.Group, error) {
 // ctx has ended.
 func patiently[T any](ctx context.Context, a *app, once func() (T, error)) (opened T, err error) {
 	began := time.Now()
-	fails := outage.Log{Over: "the store is open", To: func(level slog.Level, msg string, args ...any) { a.logger().Log(ctx, level, msg, args...) }}
+	fails := loop.Outage{Over: "the store is open", To: func(level slog.Level, msg string, args ...any) { a.logger().Log(ctx, level, msg, args...) }}
 	for pause := time.Second; ; pause = min(2*pause, 15*time.Second) {
 		opened, err = once()
 		switch {

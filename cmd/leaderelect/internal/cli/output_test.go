@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -263,5 +264,23 @@ func TestHelpOfClocks(t *testing.T) {
 	about, _, _ := strings.Cut(after, "      --config ")
 	if lines := strings.Count(about, "\n"); !found || lines > 4 {
 		t.Errorf("%d lines: %s", lines, about)
+	}
+}
+
+// A check whose output nobody takes ends when it is asked to.
+func TestUntakenCheckupEnds(t *testing.T) {
+	taken, out := io.Pipe()
+	defer taken.Close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	a := &app{out: out, errOut: io.Discard}
+	why := errors.New("asked to end")
+	err := a.checkup(ctx, false, false, func(_ context.Context, tell func(doctor.Finding)) error {
+		cancel(why)
+		tell(doctor.Finding{Check: "the first", Verdict: doctor.OK})
+		tell(doctor.Finding{Check: "the second", Verdict: doctor.OK})
+		return nil
+	})
+	if !errors.Is(err, why) {
+		t.Errorf("it has ended with %v", err)
 	}
 }

@@ -37,7 +37,7 @@ month of 730 hours, and what is bad about the choice.
 
 The shortest and longest times are those with candidates' clocks as far apart as --skew
 allows. If only the leader's process crashes, and has a lifeline, a candidate on its machine
-leads at once. An undertaker there releases for it. With --clocks unsynchronized no clocks
+leads at once. With --clocks unsynchronized no clocks
 are compared. With --extend-every a leader extends its lease more often, to survive longer
 outages. That costs writes.
 
@@ -98,7 +98,7 @@ func (f *planFlags) figures() map[string]any {
 	}
 	all := map[string]any{
 		"crash_seconds": seconds(r.Crash), "hand_over_seconds": seconds(r.HandOver),
-		"lifeline_standby_seconds": seconds(r.Standby), "lifeline_undertaker_seconds": seconds(r.Undertaken),
+		"lifeline_standby_seconds":       seconds(r.Standby),
 		"silent_outage_survived_seconds": r.Silent.Seconds(), "refusing_outage_survived_seconds": r.Refused.Seconds(),
 		"writes_per_month": math.Round(r.Writes), "reads_per_month": math.Round(r.Reads),
 		"warnings": append([]string{}, f.Warnings()...),
@@ -137,7 +137,6 @@ func (f *planFlags) text() string {
 	p("after a crash of its process alone,")
 	row("  without a lifeline", r.Crash)
 	row("  a standby or a restart there", r.Standby)
-	row("  only an undertaker there", r.Undertaken)
 	row("when the leader goes by choice", r.HandOver)
 	p("")
 	p("outage of the store survived       %v if nothing answers, %v if each request fails at once", short(r.Silent), short(r.Refused))

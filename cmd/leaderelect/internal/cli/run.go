@@ -309,7 +309,7 @@ func extendFor(times runner.Times, cfg *leaderelection.Config) {
 func (j *job) campaign(ctx context.Context, cancel context.CancelCauseFunc, cfg leaderelection.Config, begun func(*leaderelection.Campaign)) error {
 	j.ended = cancel
 	var err error
-	if j.c, err = cfg.StartHeld(ctx, j.f.hold); err != nil {
+	if j.c, err = start(ctx, cfg, j.f.hold); err != nil {
 		return err
 	}
 	begun(j.c)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 
@@ -25,6 +26,14 @@ func (a *app) keepSecret(args []string) {
 		if seemsURL(arg) {
 			a.urls = append(a.urls, arg)
 		}
+	}
+}
+
+// warnOfReaders warns of a file with a secret that every user of this machine may read.
+func (a *app) warnOfReaders(flag, path string) {
+	info, err := os.Stat(path)
+	if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 { // Windows has no such bit
+		a.logger().Warn("every user of this machine may read this file, which has a secret: chmod o-r it", "flag", flag, "file", path)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+	"github.com/c8e606e4/leaderelection/internal/log/redact"
 	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
@@ -40,15 +41,16 @@ type common struct {
 	extendEvery time.Duration
 	kernelClock bool
 
-	store string // from the environment or the file: the URL if none is given
+	store    string // from the environment or the file: the URL if none is given
+	confides bool   // the file has a secret in it
 }
 
 func (c *common) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.id, "id", "", "this candidate's name, unique in the election (default host name, pid and a random part)")
 	f.DurationVar(&c.term, "term", leaderelection.DefaultTermLength, "how long a lease runs; the leader extends it about twice a term")
 	f.DurationVar(&c.skew, "skew", time.Second, "how far any candidate's clock may be from true time")
-	f.Var((*clocksFlag)(c), "clocks", "synchronized, kernel, warn-only, shared or unsynchronized: see docs/operators.md#store-and-clocks")
-	f.IntVar(&c.priority, "priority", 0, "after standing by for a term, ask a leader whose priority is less to hand over, if it has led for four terms")
+	f.Var((*clocksFlag)(c), "clocks", "synchronized, kernel, shared or unsynchronized: see docs/operators.md#store-and-clocks")
+	f.IntVar(&c.priority, "priority", 0, "after standing by for four terms under a leader whose priority is less, ask it to hand over")
 	f.DurationVar(&c.extendEvery, "extend-every", 0, "how often a leader extends its lease. If the store fails, it leads on for at least --term less --skew less this (default half of what --skew leaves of --term; with a command half of what --skew, --grace and a margin leave)")
 	f.DurationVar(&c.poll, "poll", 0, "how often to read the record if the store cannot push changes (default half a term)")
 	f.StringSliceVar(&c.hostPort, "host-port", nil, "where clients reach this candidate when it leads; \":PORT\" stands for this machine's addresses, without those of Docker's bridges and the like; may be repeated")
@@ -81,6 +83,9 @@ func (a *app) settle(cmd *cobra.Command) error {
 		return usage("--log-level is %q, want debug, info, warn or error", c.logLevel)
 	}
 	store.LogDrivers(a.logger())
+	if c.confides {
+		a.warnOfReaders("--config", c.config)
+	}
 	a.warnOfMistyped(cmd.Root())
 	if err := checkSpans(cmd); err != nil {
 		return err
@@ -180,6 +185,7 @@ func (a *app) fromFile(cmd *cobra.Command, path string) error {
 		}
 		name, value, found := strings.Cut(line, "=")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		a.common.confides = a.common.confides || redact.URL(value) != value
 		switch {
 		case !found:
 			return usage("%s:%d: want name = value: there is no =", path, n)
@@ -254,7 +260,7 @@ func (a *app) onURL(do func(c *cobra.Command, url string) error) func(*cobra.Com
 
 // trusts are the values of --clocks: each ClockPolicy at its index, and one more for
 // clocks.Kernel.
-var trusts = []string{"synchronized", "warn-only", "shared", "unsynchronized", "kernel"}
+var trusts = []string{"synchronized", "shared", "unsynchronized", "kernel"}
 
 // clocksFlag is --clocks as a flag's value.
 type clocksFlag common

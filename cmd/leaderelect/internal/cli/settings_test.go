@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -202,7 +203,7 @@ func TestBadValues(t *testing.T) {
 		{args: "--clocks unsynchronized --skew 0", want: "--skew is 0, must be positive"},
 		{args: "--clocks shared --skew 1s", want: "--skew means nothing with --clocks shared"},
 		{args: "--clocks shared", env: map[string]string{"LEADERELECT_SKEW": "1s"}, want: "--skew means nothing with --clocks shared"},
-		{args: "--clocks right", want: "want synchronized, warn-only, shared, unsynchronized, kernel"},
+		{args: "--clocks right", want: "want synchronized, shared, unsynchronized, kernel"},
 		{env: map[string]string{"LEADERELECT_CLOCKS": "right"}, want: `LEADERELECT_CLOCKS="right" in the environment`},
 		{file: "clocks = right", want: "settings:1: clocks: "},
 		{args: "--once --hold 5m --clocks unsynchronized", want: "--hold is not for --clocks unsynchronized"},
@@ -232,6 +233,38 @@ func TestBadValues(t *testing.T) {
 	}
 }
 
+// A file that has a secret, and that every user may read, is warned of.
+func TestReadableSecrets(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no such modes")
+	}
+	const warning = "every user of this machine may read this file"
+	for text, secret := range map[string]bool{"store = redis://:hunter2@host/0\n": true, "store = redis://host/0\n": false} {
+		_, _, code, errOut := probe(t, nil, text) // a file of mode 0644
+		if code != 0 || strings.Contains(errOut, warning) != secret || strings.Contains(errOut, "hunter2") {
+			t.Errorf("%s: %d %s", text, code, errOut)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte("a secret of some length"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for mode, warned := range map[os.FileMode]bool{0o644: true, 0o604: true, 0o640: false, 0o600: false} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		a := &app{errOut: &log, common: common{logLevel: "info"}}
+		if _, err := (&served{listen: ":0", secretFile: path}).check(a); err != nil {
+			t.Fatal(err)
+		}
+		a.log().Flush(time.Minute)
+		if strings.Contains(log.String(), warning) != warned {
+			t.Errorf("%v: %q", mode, log.String())
+		}
+	}
+}
+
 // Lines may end as on Windows, and the last one need not end.
 func TestLineEnds(t *testing.T) {
 	const text = "# both\r\nid = a\r\n\r\nstore = file:x"
@@ -253,7 +286,7 @@ func TestClocks(t *testing.T) {
 		"--clocks synchronized":             {ClockPolicy: leaderelection.Synchronized, MaxClockSkew: time.Second},
 		"--clocks kernel":                   {ClockPolicy: leaderelection.Synchronized, MaxClockSkew: time.Second, Clock: clocks.Kernel()},
 		"--clocks kernel --clocks shared":   {ClockPolicy: leaderelection.SharedClock},
-		"--clocks warn-only --skew 10ms":    {ClockPolicy: leaderelection.SynchronizedWarnOnly, MaxClockSkew: 10 * time.Millisecond},
+		"--clocks synchronized --skew 10ms": {ClockPolicy: leaderelection.Synchronized, MaxClockSkew: 10 * time.Millisecond},
 		"--clocks shared":                   {ClockPolicy: leaderelection.SharedClock},
 		"--clocks unsynchronized":           {ClockPolicy: leaderelection.Unsynchronized, MaxClockSkew: time.Second},
 		"--skew 2s --clocks unsynchronized": {ClockPolicy: leaderelection.Unsynchronized, MaxClockSkew: 2 * time.Second},
@@ -285,9 +318,9 @@ func TestCandidate(t *testing.T) {
 	if err := os.WriteFile(params, []byte{0, 1}, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	a := &app{errOut: io.Discard, common: common{term: time.Minute, skew: time.Second, hostPort: []string{"a:1"}, params: "@" + params, clocks: leaderelection.SynchronizedWarnOnly}}
+	a := &app{errOut: io.Discard, common: common{term: time.Minute, skew: time.Second, hostPort: []string{"a:1"}, params: "@" + params, clocks: leaderelection.Unsynchronized}}
 	cfg, err := a.candidate()
-	if err != nil || string(cfg.ConnectionParams) != "\x00\x01" || cfg.HostPort[0] != "a:1" || cfg.TermLength != time.Minute || cfg.ClockPolicy != leaderelection.SynchronizedWarnOnly {
+	if err != nil || string(cfg.ConnectionParams) != "\x00\x01" || cfg.HostPort[0] != "a:1" || cfg.TermLength != time.Minute || cfg.ClockPolicy != leaderelection.Unsynchronized {
 		t.Errorf("%+v, %v", cfg, err)
 	}
 	other, _ := a.candidate() // checked above
@@ -319,7 +352,7 @@ func TestEverySettingIsTaken(t *testing.T) {
 	notOfGroups := []string{"LeaderID", "ConnectionParams", "ExtendEvery", "Priority"} // a member has a MemberID
 	a := &app{errOut: io.Discard, common: common{
 		id: "a", term: time.Minute, skew: time.Second, poll: time.Second, hostPort: []string{"a:1"}, params: "x",
-		priority: 1, extendEvery: 10 * time.Second, clocks: leaderelection.SynchronizedWarnOnly,
+		priority: 1, extendEvery: 10 * time.Second, clocks: leaderelection.Unsynchronized,
 	}}
 	cfg, err := a.candidate()
 	if err != nil {

@@ -67,7 +67,7 @@ func (a *app) shardsSidecar(ctx context.Context, f *shardsSidecarFlags, url stri
 	}
 	s := &shardsServed{a: a, f: f, url: url, hub: sidecar.NewShardHub(), stopped: make(chan struct{})}
 	var err error
-	if s.secret, err = f.served.check(); err != nil {
+	if s.secret, err = f.served.check(a); err != nil {
 		return err
 	}
 	if len(command) > 0 {

@@ -47,7 +47,7 @@ func (s *served) flags(c *cobra.Command) {
 }
 
 // check returns what reads the secret, or what is wrong.
-func (s *served) check() (secret func() (string, error), err error) {
+func (s *served) check(a *app) (secret func() (string, error), err error) {
 	_, port, err := net.SplitHostPort(s.listen)
 	if err == nil {
 		_, err = net.LookupPort("tcp", port)
@@ -62,6 +62,7 @@ func (s *served) check() (secret func() (string, error), err error) {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	secret = func() (string, error) { return readSecret(s.secretFile) } // for each request: it may be renewed
+	a.warnOfReaders("--secret-file", s.secretFile)
 	_, err = secret()
 	return secret, err
 }
@@ -126,14 +127,15 @@ the command while it leads, as leaderelect run does.
                       to a candidate that this process has not seen lead
     GET  /            a page for people
 
-POST is for programs on this machine. With --secret-file it is for everybody who sends the
+POST is for programs on this machine, and not through a proxy. With --secret-file it is for everybody who sends the
 secret as "Authorization: Bearer SECRET", from any machine, and for nobody else. With
 --read-only it is for nobody.
 
 A request's Host may be any address, a name without a dot, and a name that ends in
 .localhost, .svc or .svc.cluster.local. --allow-host adds others. At most a quarter of the files that
 this process may open, and 256 at most, are connections, so that they leave descriptors for the
-lease: a new one above the limit replaces an idle one.
+lease. A new one above the limit replaces the one that has been of no use for longest. Those
+that wait for news keep their place. An address has half of the connections at most.
 
 In a Kubernetes pod, --endpoint-slice web-leader makes a Service lead to the leader only.
 The leader writes the address of its --host-port into that EndpointSlice, which belongs to
@@ -167,7 +169,7 @@ func (a *app) sidecar(ctx context.Context, f *sidecarFlags, url string, command 
 	case f.observe && f.slice != "":
 		return usage("an observer never leads: --observe and --endpoint-slice do not go together")
 	}
-	secret, err := f.served.check()
+	secret, err := f.served.check(a)
 	if err != nil {
 		return err
 	}
@@ -299,7 +301,7 @@ func (s *sidecarRun) lead(ctx context.Context, cancel context.CancelCauseFunc, d
 	if s.job != nil {
 		return s.job.campaign(ctx, cancel, s.cfg, s.tell.begun)
 	}
-	campaign, err := s.cfg.Start(ctx)
+	campaign, err := start(ctx, s.cfg, 0)
 	if err != nil {
 		return err
 	}

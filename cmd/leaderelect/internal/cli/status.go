@@ -35,7 +35,8 @@ Give --extend-every if the leader extends more often, as run does: see leaderele
 In an election that is held with --clocks unsynchronized, one look does not tell whether the term
 still runs. status then looks on until the leader extends its lease, which takes half a
 term, or until the term must have run out, which takes a whole one. So it does if the term
-ends later than a right clock can have written; then two terms tell that nobody leads.
+ends later than a right clock can have written; then two terms, of 15s at least, tell that
+nobody leads.
 
 Exit codes: 0 somebody leads; 1 nobody does, or with --check-id another candidate; 2 error.`,
 		Args: cobra.MaximumNArgs(1),
@@ -115,7 +116,10 @@ func (l *look) look(ctx context.Context) (state.State, error) {
 	poll := cmp.Or(l.common.poll, max(e.TermLength/10, 50*time.Millisecond))
 	l.took = state.Unseen(e, l.common.skew) + poll
 	if !e.Unsynchronized {
-		l.took += e.TermLength // the clock is wrong, and Lapsed comes after two terms
+		// A clock is wrong, and Lapsed comes when the record has not changed for two of the longest term
+		// that an observer takes candidates to have.
+		term := max(e.TermLength, leaderelection.DefaultTermLength)
+		l.took = max(2*term, term+3*l.common.skew) + poll
 	}
 	if !l.firm {
 		limit.Reset(l.took + l.timeout)

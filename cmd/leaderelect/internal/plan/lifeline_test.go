@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -61,45 +60,33 @@ func (l *line) die() {
 	}
 }
 
-// The campaign does what the formulas say of a process that has a lifeline, if a standby is on
-// its machine, and if only an undertaker is.
+// The campaign does what the formulas say of a process that has a lifeline, if a standby is on its machine.
 func TestLifelines(t *testing.T) {
 	stores.Nightly(t, "half a minute of simulation for each setting")
 	for name, c := range choices() {
 		t.Run(name, func(t *testing.T) {
-			r := c.Work()
-			for _, undertaken := range []bool{false, true} {
-				var took []time.Duration
-				for i := range uint64(120) {
-					took = append(took, c.died(t, i, undertaken))
-				}
-				slices.Sort(took)
-				want := map[bool]Span{false: r.Standby, true: r.Undertaken}[undertaken]
-				got := Span{took[0], took[len(took)/2], took[len(took)-1]}
-				near := want.Max - want.Min // each of the few requests is one more or less
-				if undertaken {
-					near = near/4 + time.Millisecond
-				}
-				if got.Min < want.Min || got.Min > want.Min+near || got.Max > want.Max || got.Max < want.Max-near || (got.Median-want.Median).Abs() > near {
-					t.Errorf("undertaken: %v: %v, planned %v", undertaken, got, want)
-				}
+			want := c.Work().Standby
+			var took []time.Duration
+			for i := range uint64(120) {
+				took = append(took, c.died(t, i))
+			}
+			slices.Sort(took)
+			got := Span{took[0], took[len(took)/2], took[len(took)-1]}
+			near := want.Max - want.Min // each of the few requests is one more or less
+			if got.Min < want.Min || got.Min > want.Min+near || got.Max > want.Max || got.Max < want.Max-near || (got.Median-want.Median).Abs() > near {
+				t.Errorf("%v, planned %v", got, want)
 			}
 		})
 	}
 }
 
 // died is how long nobody leads after the leader's process has died.
-func (c Choice) died(t *testing.T, seed uint64, undertaken bool) (took time.Duration) {
+func (c Choice) died(t *testing.T, seed uint64) (took time.Duration) {
 	m := &machine{dead: make(map[string]bool), told: make(map[string][]func())}
 	join := func(t *testing.T, x *trial, store *memory.Decider) {
-		x.join(t, 0, store, &line{machine: m}, nil)
-		x.elected <- <-x.elected // it leads before the others come
-		if !undertaken {
-			x.join(t, 1, store, &line{machine: m}, nil)
-			return
-		}
-		x.join(t, 1, store, nil, nil)
-		x.join(t, 2, store, &line{machine: m}, func(context.Context) error { return errors.New("an undertaker") })
+		x.join(t, 0, store, &line{machine: m})
+		x.elected <- <-x.elected // it leads before the other comes
+		x.join(t, 1, store, &line{machine: m})
 	}
 	c.try(t, seed, 0, join, func(x *trial, leader *actor) {
 		time.Sleep(c.Term + time.Duration(x.rand.Float64()*float64(12*c.Term)))

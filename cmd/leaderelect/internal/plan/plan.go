@@ -32,10 +32,9 @@ type Result struct {
 	// Crash is how long nobody leads after the leader's machine has died, or its process
 	// without a lifeline.
 	Crash Span
-	// Standby and Undertaken are how long nobody leads after the process of a leader with a
-	// lifeline has died: if a standby is on that machine or the process itself is started
-	// again, not counting its start, and if only an undertaker is there.
-	Standby, Undertaken Span
+	// Standby is how long nobody leads after the process of a leader with a lifeline has died, if a
+	// standby is on that machine or the process itself is started again, not counting its start.
+	Standby Span
 	// HandOver is how long nobody leads after a leader has given up by choice.
 	HandOver Span
 	// Silent and Refused are the longest outages of the store that no leader is lost
@@ -65,8 +64,7 @@ func (c Choice) poll() time.Duration {
 
 // Work applies the formulas.
 func (c Choice) Work() *Result {
-	r := &Result{Crash: c.crash(), HandOver: c.handOver()}
-	r.Standby, r.Undertaken = c.proved()
+	r := &Result{Crash: c.crash(), HandOver: c.handOver(), Standby: c.proved()}
 	r.Silent, r.Refused = c.outages()
 	r.Writes = month.Seconds() / c.Extend().Seconds()
 	switch others := float64(c.Candidates - 1); {
@@ -115,15 +113,14 @@ func (c Choice) handOver() Span {
 	return Span{least, least + c.poll()/2, least + c.poll() + c.Store.Latency}
 }
 
-// proved: the process that has the proof reads, and acquires or releases. After a release it goes on as
-// after any other. On a store that is polled the record may be known from a read already, or
-// just be read for the last time before the death.
-func (c Choice) proved() (standby, undertaken Span) {
-	l, gone := c.Store.Latency, c.handOver()
+// proved: the process that has the proof reads, and acquires. On a store that is polled the record may be
+// known from a read already, or just be read for the last time before the death.
+func (c Choice) proved() Span {
+	l := c.Store.Latency
 	if c.Store.Pushes {
-		return Span{2 * l, 2 * l, 2 * l}, Span{gone.Min + l, gone.Median + l, gone.Max + l}
+		return Span{2 * l, 2 * l, 2 * l}
 	}
-	return Span{l, 2 * l, 3 * l}, Span{gone.Min, gone.Median + l, gone.Max + 2*l}
+	return Span{l, 2 * l, 3 * l}
 }
 
 // outages: at worst, one begins just before an extension is due, when the leader's

@@ -45,7 +45,7 @@ type actor struct {
 func (c Choice) start(t *testing.T, seed uint64, off time.Duration, run func(*trial, *actor)) {
 	c.try(t, seed, off, func(t *testing.T, x *trial, store *memory.Decider) {
 		for i := range c.Candidates {
-			x.join(t, i, store, nil, nil)
+			x.join(t, i, store, nil)
 		}
 	}, run)
 }
@@ -67,7 +67,7 @@ func (c Choice) try(t *testing.T, seed uint64, off time.Duration, join func(*tes
 	})
 }
 
-func (x *trial) join(t *testing.T, i int, store *memory.Decider, l *line, healthy func(context.Context) error) {
+func (x *trial) join(t *testing.T, i int, store *memory.Decider, l *line) {
 	c, a := x.c, &actor{store: store.Handle(), line: l}
 	off := x.off * time.Duration(2*x.rand.IntN(2)-1)
 	if c.Clocks == leaderelection.Unsynchronized {
@@ -99,7 +99,6 @@ func (x *trial) join(t *testing.T, i int, store *memory.Decider, l *line, health
 			<-ctx.Done()
 			x.lost.Store(true)
 		},
-		Healthy: healthy,
 	}
 	if l != nil {
 		cfg.Lifeline = l

@@ -22,8 +22,16 @@ func (s *server) guarded(do func(context.Context, *http.Request) error) http.Han
 			answer(w, http.StatusForbidden, fault(why))
 			return
 		}
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(headerTimeout)) // of the form
-		r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
+		if done, ok := s.place(r); ok {
+			defer done()
+		}
+		if r.ContentLength != 0 {
+			c := http.NewResponseController(w)
+			_ = c.SetReadDeadline(time.Now().Add(bodyTimeout))
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+			_ = r.ParseMultipartForm(maxBody) // what is no form has no values
+			_ = c.SetReadDeadline(time.Time{})
+		}
 		ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
 		defer cancel()
 		switch err := do(ctx, r); {
@@ -67,14 +75,20 @@ func (s *server) refusal(r *http.Request) string {
 		return ""
 	}
 	const local = "only from this machine, or, where the sidecar is given a --secret-file, with its secret as Authorization: Bearer"
-	if r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" {
-		return local // through a proxy of this machine, from wherever
-	}
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || !from.Addr().Unmap().IsLoopback() || !loopback(r.Host) {
+	if !asker(r).Addr().IsLoopback() || !loopback(r.Host) {
 		return local
 	}
 	return ""
+}
+
+// asker is who asks, as origin says it. What a proxy of this machine has passed on, from wherever, is nobody's.
+func asker(r *http.Request) netip.Prefix {
+	for name := range r.Header {
+		if name == "Forwarded" || name == "Via" || strings.HasPrefix(name, "X-Forwarded-") || strings.HasSuffix(name, "-Ip") {
+			return netip.Prefix{}
+		}
+	}
+	return origin(r.RemoteAddr)
 }
 
 // hosts answers only what is asked by a name that this sidecar may go by. Else a page

@@ -4,13 +4,18 @@ package sidecar_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"reflect"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/sidecar"
@@ -37,18 +42,19 @@ func status(c net.Conn) string {
 	return strings.TrimSpace(line)
 }
 
-// Idle connections take a bounded number of file descriptors, and keep no probe out;
-// nor do those that wait for news.
-func TestConnectionsAreLimited(t *testing.T) {
-	const most = 8
-	hub := sidecar.NewHub(time.Second)
+// limitedServer is a sidecar that has most connections.
+func limitedServer(t *testing.T, most int) (hub *sidecar.Hub, server *http.Server, address string) {
+	t.Helper()
+	hub = sidecar.NewHub(time.Second)
 	ended := make(chan struct{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	limited := sidecar.Limit(l, most)
-	server := sidecar.Server(sidecar.Handler(sidecar.Config{Hub: hub, Campaign: none, Metrics: http.NotFoundHandler(), Ended: ended, MaxWaiting: most / 2}), limited, log.New(io.Discard, "", 0))
+	config := sidecar.Config{Hub: hub, Campaign: none, Metrics: http.NotFoundHandler(), Ended: ended, MaxWaiting: most / 2,
+		StepDown: func(context.Context, bool) error { return nil }}
+	server = sidecar.Server(sidecar.Handler(config), limited, log.New(io.Discard, "", 0))
 	served := make(chan error)
 	go func() { served <- server.Serve(limited) }()
 	t.Cleanup(func() {
@@ -57,44 +63,52 @@ func TestConnectionsAreLimited(t *testing.T) {
 		<-served
 		hub.Close()
 	})
+	return hub, server, l.Addr().String()
+}
+
+// Idle connections take a bounded number of file descriptors, and keep no probe out;
+// nor do those that wait for news.
+func TestConnectionsAreLimited(t *testing.T) {
+	const most = 8
+	hub, server, address := limitedServer(t, most)
 	if server.IdleTimeout <= 0 || server.IdleTimeout > time.Minute || server.ReadHeaderTimeout <= 0 {
 		t.Errorf("idle connections are kept for %v, and ones that send no header for %v", server.IdleTimeout, server.ReadHeaderTimeout)
 	}
 	var idle []net.Conn
 	for range 10 * most {
-		idle = append(idle, dial(t, l.Addr().String(), ""))
+		idle = append(idle, dial(t, address, ""))
 	}
 	// Whoever asks is answered, and the oldest idle one is closed for it.
-	if s := status(dial(t, l.Addr().String(), "/livez")); s != "HTTP/1.1 200 OK" {
+	if s := status(dial(t, address, "/livez")); s != "HTTP/1.1 200 OK" {
 		t.Errorf("a probe is answered %q", s)
 	}
 	closed := 0
-	for _, c := range idle[:9*most] {
+	for _, c := range idle[:9*most+1] { // an eighth is not for this machine
 		if _, err := c.Read(make([]byte, 1)); err == io.EOF || strings.Contains(fmt.Sprint(err), "reset") {
 			closed++
 		}
 	}
-	if want := 9 * most; closed != want {
+	if want := 9*most + 1; closed != want {
 		t.Errorf("of the %d oldest idle connections %d were closed", want, closed)
 	}
 	// As many as may wait for news; the next is told so, and a probe is answered.
 	var waiting []net.Conn
 	for range most / 2 {
-		c := dial(t, l.Addr().String(), "/events")
+		c := dial(t, address, "/events")
 		if s := status(c); s != "HTTP/1.1 200 OK" {
 			t.Fatalf("events are answered %q", s)
 		}
 		waiting = append(waiting, c)
 	}
 	for _, path := range []string{"/events", "/election?wait=10s"} {
-		if s := status(dial(t, l.Addr().String(), path)); s != "HTTP/1.1 503 Service Unavailable" {
+		if s := status(dial(t, address, path)); s != "HTTP/1.1 503 Service Unavailable" {
 			t.Errorf("%s by one too many is answered %q", path, s)
 		}
 	}
 	for range 3 * most {
-		dial(t, l.Addr().String(), "")
+		dial(t, address, "")
 	}
-	if s := status(dial(t, l.Addr().String(), "/livez")); s != "HTTP/1.1 200 OK" {
+	if s := status(dial(t, address, "/livez")); s != "HTTP/1.1 200 OK" {
 		t.Errorf("a probe is answered %q", s)
 	}
 	// Who waits is not idle: the stream goes on.
@@ -107,6 +121,188 @@ func TestConnectionsAreLimited(t *testing.T) {
 			t.Errorf("a stream was cut: %v", lines.Err())
 		}
 	}
+}
+
+// A request whose body never comes is answered and closed at once, and keeps no probe out.
+func TestBodiesThatNeverComeKeepNoProbeOut(t *testing.T) {
+	const most = 8
+	for _, head := range []string{
+		"GET /leader HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n",
+		"GET /livez HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"GET /events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n",
+		"POST /stepdown HTTP/1.1\r\nHost: 10.0.0.1\r\nContent-Length: 1000\r\n\r\n",
+		"POST /leader HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n",
+		"POST /stepdown HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n",
+		"GET /nothing HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 1000\r\n\r\n",
+		"BREW / HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 300000\r\n\r\n",
+	} {
+		_, _, address := limitedServer(t, most)
+		held := make([]net.Conn, most-1)
+		for i := range held {
+			held[i] = dial(t, address, "")
+			fmt.Fprint(held[i], head)
+		}
+		for _, c := range held {
+			_ = c.SetReadDeadline(time.Now().Add(5 * time.Second)) // less than any timeout
+			said, err := io.ReadAll(c)
+			if err != nil || !strings.HasPrefix(string(said), "HTTP/1.1 ") {
+				t.Errorf("%q: %q, %v", head, said, err)
+			}
+		}
+		if s := status(dial(t, address, "/livez")); s != "HTTP/1.1 200 OK" {
+			t.Errorf("%q: a probe is answered %q", head, s)
+		}
+	}
+}
+
+// Nor do bodies that are awaited, headers that never end, and answers that nobody reads: whatever came first is
+// closed for a probe, and at last by its deadline.
+func TestSlowClientsKeepNoProbeOut(t *testing.T) {
+	const most = 8
+	for what, begin := range map[string]func(net.Conn){
+		"a form": func(c net.Conn) {
+			fmt.Fprint(c, "POST /stepdown HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\nfor")
+		},
+		"a header": func(c net.Conn) { fmt.Fprint(c, "GET /livez HTTP/1.1\r\nHost: loc") },
+		"answers": func(c net.Conn) {
+			_ = c.(*net.TCPConn).SetReadBuffer(2048)
+			_ = c.SetWriteDeadline(time.Now().Add(500 * time.Millisecond)) // until the server reads no more
+			for err := error(nil); err == nil; {
+				_, err = c.Write([]byte(strings.Repeat("GET /page.js HTTP/1.1\r\nHost: localhost\r\n\r\n", 20)))
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			_, server, address := limitedServer(t, most)
+			if server.WriteTimeout > 10*time.Second || server.ReadHeaderTimeout > 10*time.Second {
+				t.Errorf("an answer may take %v, a header %v", server.WriteTimeout, server.ReadHeaderTimeout)
+			}
+			var all sync.WaitGroup
+			for range 2 * most {
+				c := dial(t, address, "")
+				all.Go(func() { begin(c) })
+			}
+			all.Wait()
+			for range most {
+				if s := status(dial(t, address, "/livez")); s != "HTTP/1.1 200 OK" {
+					t.Fatalf("a probe is answered %q", s)
+				}
+			}
+		})
+	}
+}
+
+// Programs on this machine and all others leave each other an eighth, and another address has half at most.
+func TestAddressesShare(t *testing.T) {
+	const most = 16
+	many := func(address string, n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprintf(address, i))
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		first []string
+		next  string
+		lost  int // which of the first is closed for the next; -1: none
+	}{
+		"room":                          {many("127.0.0.1:%d", 13), "127.0.0.1:99", -1},
+		"this machine alone":            {many("127.0.0.1:%d", 14), "[::1]:99", 0},
+		"this machine, and another":     {many("127.0.0.1:%d", 14), "10.0.0.1:1", -1},
+		"one address":                   {append([]string{"10.0.0.2:1"}, many("10.0.0.1:%d", 8)...), "10.0.0.1:99", 1},
+		"one network":                   {append([]string{"[2001:db8:0:1::1]:1"}, many("[2001:db8::%x]:1", 8)...), "[2001:db8::99]:1", 1},
+		"one address in IPv6":           {append([]string{"10.0.0.2:1"}, many("10.0.0.1:%d", 8)...), "[::ffff:10.0.0.1]:99", 1},
+		"many addresses":                {many("10.0.0.%d:1", 14), "10.0.1.1:1", 0},
+		"many addresses, and a program": {many("10.0.0.%d:1", 14), "127.0.0.1:1", -1},
+		"all, and a program":            {append(many("10.0.0.%d:1", 14), many("127.0.0.1:%d", 2)...), "127.0.0.1:9", 0},
+		"all, and another address":      {append(many("127.0.0.1:%d", 14), many("10.0.0.%d:1", 2)...), "10.0.0.9:1", 0},
+		"no address":                    {many("@%d", 8), "@9", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from := make(chan string, 1)
+			limited := sidecar.Limit(made{from: from}, most)
+			admit := func(address string) net.Conn {
+				from <- address
+				c, err := limited.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return c
+			}
+			var ends []*end
+			for _, address := range c.first {
+				ends = append(ends, endOf(admit(address)))
+			}
+			admit(c.next)
+			for i, e := range ends {
+				if e.closed != (i == c.lost) {
+					t.Errorf("%s is closed: %v", c.first[i], e.closed)
+				}
+			}
+		})
+	}
+}
+
+// made is a listener that accepts connections from made up addresses.
+type made struct {
+	net.Listener
+	from chan string
+}
+
+func (m made) Accept() (net.Conn, error) { return &end{address: <-m.from}, nil }
+
+// end is such a connection.
+type end struct {
+	net.Conn
+	address string
+	closed  bool
+}
+
+func endOf(c net.Conn) *end { return reflect.ValueOf(c).Elem().FieldByName("Conn").Interface().(*end) }
+
+func (e *end) Close() error         { e.closed = true; return nil }
+func (e *end) RemoteAddr() net.Addr { return e }
+func (*end) Network() string        { return "tcp" }
+func (e *end) String() string       { return e.address }
+
+// So they do with the requests that wait for news. A request that a proxy of this machine passes on is another
+// address's.
+func TestAddressesShareTheNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub, ended := sidecar.NewHub(time.Second), make(chan struct{})
+		h := sidecar.Handler(sidecar.Config{Hub: hub, Campaign: none, Metrics: http.NotFoundHandler(), Ended: ended, MaxWaiting: 8})
+		ask := func(from, path, via string) *httptest.ResponseRecorder {
+			r := httptest.NewRequest("GET", "http://localhost"+path, nil)
+			if r.RemoteAddr = from; via != "" {
+				r.Header.Set("Via", via)
+			}
+			w := httptest.NewRecorder()
+			go h.ServeHTTP(w, r)
+			synctest.Wait()
+			return w
+		}
+		for _, c := range []struct {
+			from, via string
+			want      int
+		}{
+			{"10.0.0.1:1", "", 4}, {"127.0.0.1:1", "1.1 a", 3}, {"10.0.0.2:1", "", 0}, {"127.0.0.1:1", "", 1}, {"127.0.0.1:1", "", 0},
+		} {
+			n := 0
+			for range 9 {
+				if w := ask(c.from, "/election?wait=1m", c.via); !w.Flushed && w.Body.Len() == 0 {
+					n++
+				} else if w.Code != http.StatusServiceUnavailable {
+					t.Errorf("%s: %d", c.from, w.Code)
+				}
+			}
+			if n != c.want {
+				t.Errorf("of %s %s %d wait, want %d", c.from, c.via, n, c.want)
+			}
+		}
+		close(ended)
+		hub.Close()
+	})
 }
 
 // Names that somebody else can give are not answered to, unless they are allowed.

@@ -2,9 +2,11 @@ package sidecar
 
 import (
 	"container/list"
+	"context"
 	"log"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -12,9 +14,13 @@ import (
 // How long a connection may do nothing.
 const (
 	headerTimeout = 10 * time.Second
+	bodyTimeout   = 10 * time.Second
 	idleTimeout   = 30 * time.Second
-	writeTimeout  = 10 * time.Second // of one piece of an answer
+	writeTimeout  = 10 * time.Second // of an answer, or of one event
 )
+
+// maxBody is the most that is read of a form.
+const maxBody = 64 << 10
 
 // Server serves handler to at most most connections at once, so that whoever opens
 // connections takes none of the file descriptors that the lease needs. It serves what
@@ -24,35 +30,106 @@ func Server(handler http.Handler, l *Limited, log *log.Logger) *http.Server {
 		Handler:           handler,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
-		WriteTimeout:      maxWait + writeTimeout, // events move it on
+		WriteTimeout:      writeTimeout, // what waits for news moves it on
 		MaxHeaderBytes:    64 << 10,
 		ConnState:         l.state,
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connection{}, c) },
 		ErrorLog:          log,
 	}
 }
 
-// Limited is a listener with a limit of connections. One too many takes the place of
-// the one that has been idle for longest, so that a probe always finds one; if none
-// is idle, it is closed.
+// places are what clients take from each other. Programs on this machine, and all others together, leave an eighth to
+// each other, and an address elsewhere has half at most.
+type places struct {
+	most       int
+	here, away int                  // how many are taken
+	of         map[netip.Prefix]int // of those away, by address
+}
+
+func newPlaces(most int) *places { return &places{most: most, of: make(map[netip.Prefix]int)} }
+
+// room reports whether there is a place for from.
+func (p *places) room(from netip.Prefix) bool {
+	least := p.most - p.most/8
+	if p.here+p.away >= p.most {
+		return false
+	}
+	if from.Addr().IsLoopback() {
+		return p.here < least
+	}
+	return p.away < least && p.of[from] < max(1, p.most/2)
+}
+
+// take takes a place for from, or with -1 gives one back.
+func (p *places) take(from netip.Prefix, n int) {
+	if from.Addr().IsLoopback() {
+		p.here += n
+		return
+	}
+	p.away += n
+	if p.of[from] += n; p.of[from] == 0 {
+		delete(p.of, from)
+	}
+}
+
+// origin is who has a remote address: a network, with IPv6, since each of its computers has all its addresses.
+// It is not valid if the address is none.
+func origin(address string) netip.Prefix {
+	from, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	addr, bits := from.Addr().Unmap().WithZone(""), 32
+	if addr.Is6() && !addr.IsLoopback() {
+		bits = 64
+	} else if addr.Is6() {
+		bits = 128
+	}
+	prefix, _ := addr.Prefix(bits) // never too long
+	return prefix
+}
+
+// Limited is a listener with a limit of connections. One too many takes the place of another: of the one that has
+// waited for a request, or for its answer to be read, for longest. So a probe always finds a place. Only those
+// that wait for news keep theirs.
 type Limited struct {
 	net.Listener
-	most int
 
-	mu   sync.Mutex
-	open int
-	idle *list.List // of *limitedConn; the one that became so first is at the front
+	mu     sync.Mutex
+	places *places
+	loose  *list.List // of *limitedConn that may be closed for another; the one that became so first is at the front
 }
 
 // Limit returns l with a limit.
 func Limit(l net.Listener, most int) *Limited {
-	return &Limited{Listener: l, most: most, idle: list.New()}
+	return &Limited{Listener: l, places: newPlaces(most), loose: list.New()}
 }
 
 type limitedConn struct {
 	net.Conn
 	l      *Limited
-	idle   *list.Element // nil: a request is being answered
+	from   netip.Prefix
+	loose  *list.Element // nil: it is kept
 	closed bool
+}
+
+// connection is the key of a request's *limitedConn.
+type connection struct{}
+
+// keep keeps the connection of a request from being closed for another, until done is called.
+func keep(ctx context.Context) (done func()) {
+	c, ours := ctx.Value(connection{}).(*limitedConn)
+	if !ours {
+		return func() {}
+	}
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	c.l.fix(c)
+	return func() {
+		c.l.mu.Lock()
+		defer c.l.mu.Unlock()
+		c.l.loosen(c)
+	}
 }
 
 // Accept implements net.Listener.
@@ -69,68 +146,85 @@ func (l *Limited) Accept() (net.Conn, error) {
 	}
 }
 
-// admit counts c, in the place of an idle one if need be. It returns nil if there is
-// none.
+// admit counts c, in the place of another if need be. It returns nil if there is none.
 func (l *Limited) admit(c net.Conn) *limitedConn {
+	limited := &limitedConn{Conn: c, l: l, from: origin(c.RemoteAddr().String())}
 	l.mu.Lock()
-	var victim *limitedConn
-	if l.open >= l.most {
-		oldest := l.idle.Front()
-		if oldest == nil {
-			l.mu.Unlock()
+	defer l.mu.Unlock()
+	for e := l.loose.Front(); !l.places.room(limited.from); {
+		if e == nil {
 			return nil
 		}
-		victim = oldest.Value.(*limitedConn)
-		l.forget(victim)
+		victim := e.Value.(*limitedConn)
+		e = e.Next()
+		l.places.take(victim.from, -1)
+		if l.places.room(limited.from) {
+			victim.closed = true
+			l.fix(victim)
+			_ = victim.Conn.Close()
+			break
+		}
+		l.places.take(victim.from, +1)
 	}
-	l.open++
-	limited := &limitedConn{Conn: c, l: l}
-	limited.idle = l.idle.PushBack(limited)
-	l.mu.Unlock()
-	if victim != nil {
-		_ = victim.Conn.Close()
-	}
+	l.places.take(limited.from, +1)
+	l.loosen(limited)
 	return limited
 }
 
-// forget counts c no longer. The caller holds mu.
-func (l *Limited) forget(c *limitedConn) {
-	if c.closed {
-		return
+// fix takes c from those that may be closed for another. The caller holds mu.
+func (l *Limited) fix(c *limitedConn) {
+	if c.loose != nil {
+		l.loose.Remove(c.loose)
+		c.loose = nil
 	}
-	c.closed = true
-	l.open--
-	l.busy(c)
 }
 
-// busy takes c from those that are idle. The caller holds mu.
-func (l *Limited) busy(c *limitedConn) {
-	if c.idle != nil {
-		l.idle.Remove(c.idle)
-		c.idle = nil
+// loosen makes c the last to be closed for another. The caller holds mu.
+func (l *Limited) loosen(c *limitedConn) {
+	l.fix(c)
+	if !c.closed {
+		c.loose = l.loose.PushBack(c)
 	}
 }
 
 // Close implements net.Conn.
 func (c *limitedConn) Close() error {
 	c.l.mu.Lock()
-	c.l.forget(c)
+	if !c.closed {
+		c.closed = true
+		c.l.places.take(c.from, -1)
+		c.l.fix(c)
+	}
 	c.l.mu.Unlock()
 	return c.Conn.Close()
 }
 
-// state is an http.Server's ConnState: whether a connection is idle.
+// state is an http.Server's ConnState: a connection whose request is answered was used just now.
 func (l *Limited) state(conn net.Conn, s http.ConnState) {
-	c, ours := conn.(*limitedConn)
-	if !ours {
-		return
+	if c, ours := conn.(*limitedConn); ours && s == http.StateIdle {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.loosen(c)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case s == http.StateActive:
-		l.busy(c)
-	case s == http.StateIdle && !c.closed && c.idle == nil:
-		c.idle = l.idle.PushBack(c)
-	}
+}
+
+// common is what all requests have. A browser takes no answer for what it does not say it is. And none waits for a body
+// that nobody reads: a request that has a body is the last of its connection, and only guarded reads it.
+func common(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if r.ContentLength == 0 {
+			h.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Connection", "close")
+		unread := func() { _ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) }
+		unread()
+		defer unread()
+		if r.Method != http.MethodPost {
+			answer(w, http.StatusBadRequest, fault("only a POST has a body"))
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -89,21 +90,23 @@ func Handler(c Config) http.Handler {
 	mux.HandleFunc("GET /icon.svg", s.file("icon.svg", "image/svg+xml"))
 	mux.HandleFunc("GET /page.css", s.file("page.css", "text/css; charset=utf-8"))
 	mux.HandleFunc("GET /page.js", s.file("page.js", "text/javascript; charset=utf-8"))
-	return s.hosts(mux)
+	return common(s.hosts(mux))
 }
 
 func newServer(c Config) *server {
 	s := &server{Config: c}
 	if c.MaxWaiting > 0 {
-		s.waiting = make(chan struct{}, c.MaxWaiting)
+		s.waiting = newPlaces(c.MaxWaiting)
 	}
 	return s
 }
 
 type server struct {
 	Config
-	now     func() any    // the answer to a request for something
-	waiting chan struct{} // has one for each request that waits for news; nil: no limit
+	now func() any // the answer to a request for something
+
+	mu      sync.Mutex
+	waiting *places // for requests that wait for news; nil: no limit
 }
 
 // errUnknown is the answer for a candidate of whom nobody has heard. If there is none,
@@ -112,19 +115,35 @@ var errUnknown = errors.New("this sidecar has not seen a candidate of that name 
 
 var errNoID = errors.New("name the candidate: to=ID; for anybody there is POST /stepdown")
 
-// mayWait reports whether another request may wait for news; if so, call done.
-func (s *server) mayWait(w http.ResponseWriter) (done func(), ok bool) {
+// place takes a place for a request that is not answered at once, if there is one. If so, nobody else gets its
+// connection until done is called.
+func (s *server) place(r *http.Request) (done func(), ok bool) {
 	if s.waiting == nil {
-		return func() {}, true
+		return keep(r.Context()), true
 	}
-	select {
-	case s.waiting <- struct{}{}:
-		return func() { <-s.waiting }, true
-	default:
-		w.Header().Set("Retry-After", "5")
-		answer(w, http.StatusServiceUnavailable, fault("too many wait for news already"))
+	from := asker(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.waiting.room(from) {
 		return nil, false
 	}
+	s.waiting.take(from, +1)
+	loosen := keep(r.Context())
+	return func() {
+		loosen()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.waiting.take(from, -1)
+	}, true
+}
+
+// mayWait is place for a request that waits for news. Without a place it says so.
+func (s *server) mayWait(w http.ResponseWriter, r *http.Request) (done func(), ok bool) {
+	if done, ok = s.place(r); !ok {
+		w.Header().Set("Retry-After", "5")
+		answer(w, http.StatusServiceUnavailable, fault("too many wait for news already"))
+	}
+	return done, ok
 }
 
 func (s *server) file(name, kind string) http.HandlerFunc {
@@ -137,7 +156,6 @@ func (s *server) file(name, kind string) http.HandlerFunc {
 		h := w.Header()
 		h.Set("Content-Type", kind)
 		h.Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
-		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-cache")
 		_, _ = w.Write(text)
 	}
@@ -146,8 +164,8 @@ func (s *server) file(name, kind string) http.HandlerFunc {
 func answer(w http.ResponseWriter, code int, v any) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // it may have waited for news
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(v)
 }
@@ -220,7 +238,7 @@ func (s *server) asks(w http.ResponseWriter, r *http.Request, number string) (wa
 	}
 	done, ok = func() {}, true
 	if wait > 0 {
-		done, ok = s.mayWait(w)
+		done, ok = s.mayWait(w, r)
 	}
 	return min(wait, maxWait), after, done, ok
 }
@@ -274,7 +292,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 // and what is remembered after Last-Event-ID, then each event. After is as Hub's, and an event
 // without a kind is not sent.
 func stream[E any](s *server, w http.ResponseWriter, r *http.Request, state func() any, after func(last uint64) ([]Told[E], uint64, <-chan struct{}), kindOf func(E) string) {
-	done, ok := s.mayWait(w)
+	done, ok := s.mayWait(w, r)
 	if !ok {
 		return
 	}

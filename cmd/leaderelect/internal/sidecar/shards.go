@@ -114,7 +114,7 @@ func ShardsHandler(c ShardsConfig) http.Handler {
 	mux.HandleFunc("GET /icon.svg", s.file("icon.svg", "image/svg+xml"))
 	mux.HandleFunc("GET /page.css", s.file("page.css", "text/css; charset=utf-8"))
 	mux.HandleFunc("GET /shards.js", s.file("shards.js", "text/javascript; charset=utf-8"))
-	return s.hosts(mux)
+	return common(s.hosts(mux))
 }
 
 // errNoMember is the answer for a member that the group has not: to move a shard there, or

@@ -368,6 +368,14 @@ func TestWhoMayAsk(t *testing.T) {
 		{"no ID", s, "/transfer", nil, 400},
 		{"anybody's ID", s, "/transfer?to=*", nil, 400},
 		{"through a proxy", s, "/stepdown", header("X-Forwarded-For", "203.0.113.7"), 403},
+		{"through a proxy that says so with nothing", s, "/stepdown", func(r *http.Request) { r.Header["X-Forwarded-For"] = []string{""} }, 403},
+		{"through nginx", s, "/stepdown", header("X-Real-IP", "203.0.113.7"), 403},
+		{"through a cache", s, "/stepdown", header("Via", "1.1 varnish"), 403},
+		{"through Cloudflare", s, "/stepdown", header("CF-Connecting-IP", "203.0.113.7"), 403},
+		{"through Apache", s, "/stepdown", header("X-Forwarded-Host", "a.example"), 403},
+		{"through Traefik", s, "/stepdown", header("X-Forwarded-Server", "a"), 403},
+		{"through Akamai", s, "/stepdown", header("True-Client-IP", "203.0.113.7"), 403},
+		{"through a proxy of RFC 7239", s, "/stepdown", header("Forwarded", "for=203.0.113.7"), 403},
 		{"a name that points here", s, "/stepdown", host("evil.example"), 421},
 		{"an allowed name, which is not this machine's", s, "/stepdown", host("allowed.example"), 403},
 		{"a page of elsewhere", s, "/stepdown", header("Sec-Fetch-Site", "cross-site"), 403},
@@ -398,6 +406,15 @@ func TestWhoMayAsk(t *testing.T) {
 	s.answer = errors.New("the store is gone")
 	if got := post(s.URL+"/stepdown", nil); got != http.StatusBadGateway {
 		t.Errorf("no store: %d", got)
+	}
+	for _, path := range []string{"/self", "/livez", "/metrics", "/nothing", "/page.js", "/events"} {
+		r, err := http.Get(s.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Body.Close(); r.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: a browser may take the answer for something else: %v", path, r.Header)
+		}
 	}
 	if code := get(t, s.URL+"/stepdown", nil); code != http.StatusMethodNotAllowed {
 		t.Errorf("GET /stepdown: %d", code)

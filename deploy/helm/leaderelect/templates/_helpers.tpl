@@ -9,12 +9,6 @@ app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{- /* Others than the application's, whose Services must not lead to it. */}}
-{{- define "leaderelect.undertaker.selector" -}}
-app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}-undertaker
-app.kubernetes.io/instance: {{ .Release.Name }}
-{{- end }}
-
 {{- define "leaderelect.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{ include "leaderelect.selector" . }}

@@ -109,9 +109,9 @@ func TestBrokenAlerts(t *testing.T) {
 		{"hold_seconds[7d]", "hold_seconds[1m]"},
 		{"(max_over_time(leaderelection_hold_seconds[7d]) > 0)", "(max_over_time(leaderelection_hold_seconds[7d]))"},
 		{"for: 1m\n        labels: {severity: critical}\n        annotations:\n          summary: \"{{ $labels.leaderelection_election }}: the job", "for: 2m\n        labels: {severity: critical}\n        annotations:\n          summary: \"{{ $labels.leaderelection_election }}: the job"},
-		{"leaderelection_is_leader[1m]))))\n          unless max by (cluster, namespace, leaderelection_election) (max_over_time(leaderelection_hold_seconds[1d])) > 0", "leaderelection_is_leader[1m]))))"},
-		{"[30m:1m]))\n          unless max by (cluster, namespace, leaderelection_election) (max_over_time(leaderelection_hold_seconds[1d])) > 0", "[30m:1m]))"},
-		{"[1d:5m]) > 1\n          unless max by (cluster, namespace, leaderelection_election) (max_over_time(leaderelection_hold_seconds[1d])) > 0", "[1d:5m]) > 1"},
+		{"leaderelection_is_leader[1m]))))\n          unless max by (cluster, namespace, leaderelection_election) (max_over_time(leaderelection_job[8d])) > 0", "leaderelection_is_leader[1m]))))"},
+		{"[30m:1m]))\n          unless max by (cluster, namespace, leaderelection_election) (max_over_time(leaderelection_job[8d])) > 0", "[30m:1m]))"},
+		{"[1d:5m]) > 1\n          unless max by (cluster, namespace, leaderelection_election) (max_over_time(leaderelection_job[8d])) > 0", "[1d:5m]) > 1"},
 	} {
 		t.Run(m.new, func(t *testing.T) {
 			i := slices.IndexFunc(rules, func(rule string) bool { return strings.Contains(rule, m.old) })

@@ -8,10 +8,15 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/natskv"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	proctest.Main(natskv.Open)
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	bucket = "elections"

@@ -14,7 +14,7 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
 
-// Disbelieves holds a store's decider to rule 21: a success must be proved to be
+// Disbelieves holds a store's decider to rule 19: a success must be proved to be
 // one. Whatever is answered in place of the server, nothing of it counts as
 // written, nor as an empty election, nor as a version that can be written over.
 // It waits for nothing, so that the server may be one with sockets.

@@ -1,5 +1,4 @@
-// Package outage logs failures in few lines, however many there are.
-package outage
+package loop
 
 import (
 	"log/slog"
@@ -7,11 +6,11 @@ import (
 	"time"
 )
 
-// Log logs what fails again and again: a warning when it begins, one a minute with the number of
+// Outage logs what fails again and again: a warning when it begins, one a minute with the number of
 // failures while it goes on, and a line when it is over. If failures and successes take turns, it
 // warns once a minute too, and then says when that is over. Its methods may be called by any number
 // of goroutines. Times are elapsed times of any clock, always the same one.
-type Log struct {
+type Outage struct {
 	To   func(level slog.Level, msg string, args ...any)
 	Over string // the line at the end
 	Once bool   // it does not warn each minute
@@ -31,7 +30,7 @@ type Log struct {
 const untilNext = time.Minute
 
 // Failed notes a failure of the given kind. It logs msg and args if it is time to.
-func (l *Log) Failed(now time.Duration, kind, msg string, args ...any) {
+func (l *Outage) Failed(now time.Duration, kind, msg string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.on {
@@ -52,13 +51,13 @@ func (l *Log) Failed(now time.Duration, kind, msg string, args ...any) {
 }
 
 // Explain logs, if it is time to, more of a failure that is counted already.
-func (l *Log) Explain(now time.Duration, msg string, args ...any) {
+func (l *Outage) Explain(now time.Duration, msg string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tell(now, msg, args)
 }
 
-func (l *Log) tell(now time.Duration, msg string, args []any) {
+func (l *Outage) tell(now time.Duration, msg string, args []any) {
 	if l.texts[msg] && (l.Once || now-l.told < untilNext) {
 		l.To(slog.LevelDebug, msg, args...)
 		return
@@ -75,7 +74,7 @@ func (l *Log) tell(now time.Duration, msg string, args []any) {
 
 // Worked notes a success of the given kind. It ends the outage if every kind that has failed in
 // the last minute has worked since. It reports whether an outage is over.
-func (l *Log) Worked(now time.Duration, kind string) bool {
+func (l *Outage) Worked(now time.Duration, kind string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.on {

@@ -1,5 +1,6 @@
-// Package hooks makes calls of user code for which nobody waits, such as the hooks of a Trace.
-package hooks
+// Package loop has what a loop needs that waits for nothing but time and events, and knows nothing of elections: a mailbox
+// for what happens elsewhere, queues for calls of user code, and a log of outages that takes few lines.
+package loop
 
 import "sync"
 

@@ -1,4 +1,4 @@
-package outage_test
+package loop_test
 
 import (
 	"fmt"
@@ -7,20 +7,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/log/outage"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 const s, m = time.Second, time.Minute
 
-// book is a Log, and what it has logged but for what is for debugging.
+// book is an Outage, and what it has logged but for what is for debugging.
 type book struct {
-	*outage.Log
+	*loop.Outage
 	lines []string
 }
 
 func newBook() *book {
 	b := &book{}
-	b.Log = &outage.Log{Over: "over", To: func(level slog.Level, msg string, args ...any) {
+	b.Outage = &loop.Outage{Over: "over", To: func(level slog.Level, msg string, args ...any) {
 		if level > slog.LevelDebug {
 			b.lines = append(b.lines, fmt.Sprint(level, " ", msg, " ", args))
 		}

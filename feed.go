@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/internal/hooks"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // maxEvents is how many calls may wait for a Trace or Logger that is stuck, maxWaiting how many
@@ -17,7 +15,7 @@ const maxEvents, maxWaiting = 1024, 128
 
 // deliveries calls a user's callback with records.
 type deliveries struct {
-	hooks.Calls
+	loop.Calls
 	ctx  context.Context
 	last delivery // the one that was added last
 
@@ -54,139 +52,23 @@ func (d *deliveries) look(now instant) (since time.Duration, running bool) {
 	return d.since, d.calling
 }
 
-// event says what has happened outside of a loop. It is an *answer, or of one of the types below.
-type event interface{}
+// event is something that has happened outside of a loop, as a function that takes it in at the instant now. The
+// loop calls it. What others do with a loop's state they do by an event.
+type event func(now instant)
 
-type (
-	// pushed: a feed has delivered entry.
-	pushed struct {
-		from  *session
-		entry *RaceEntry
-	}
-	// feedEnded: a feed is gone; err is nil if it did not say why.
-	feedEnded struct {
-		of  *session
-		err error
-	}
-	// healthAnswered: Healthy has returned.
-	healthAnswered struct {
-		check *check
-		err   error
-	}
-	// workDone: a callback of a leadership has returned, or what Lead returned was released.
-	workDone struct {
-		of   *leadership
-		what work
-	}
-	// resignAsked: Resign was called. Released gets nil when nothing is held any more, or an error.
-	resignAsked struct{ released chan error }
-	holdDropped struct{} // DropHold was called: the job that the Hold protects was not begun
-	// announced: Announce was called.
-	announced struct {
-		hostPort []string
-		params   []byte
-	}
-	// deathProved: the process of an incarnation is dead.
-	deathProved struct{ of string }
-	// pinged: Ping was called. Noticed gets nil if the campaign works, or an error.
-	pinged struct{ noticed chan error }
-	// lookAgain: something has changed that the loop looks at in each step.
-	lookAgain struct{}
-)
-
-// mailbox brings events to a loop, and wakes it.
-type mailbox struct {
-	mu       sync.Mutex
-	queue    []event
-	spare    []event
-	sleeping bool
-
-	// On the system's clock the loop keeps one timer for all its sleeps. With a thousand leaders in
-	// a process that look at their clocks every second, that saves most of the time. Events ring
-	// the bell instead of the timer: in a synctest bubble whose test has returned, no timer goes
-	// off any more.
-	timer *time.Timer
-	bell  chan struct{}
-
-	// On any other clock the loop sleeps by the Clock alone, under a ctx. Its end wakes the loop.
-	ctx  context.Context
-	wake context.CancelFunc
-}
+// nothing is the event that something has changed that the loop looks at in each step.
+func nothing(instant) {}
 
 // post hands e to the loop. It never blocks.
-func (m *mailbox) post(e event) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.queue = append(m.queue, e)
-	if !m.sleeping {
-		return
-	}
-	m.sleeping = false
-	if m.timer != nil {
-		m.bell <- struct{}{} // there is room: one is sent for each sleep
-	} else {
-		m.wake()
-	}
-}
+func (f *follower) post(e event) { f.mailbox.Post(e) }
 
-// take returns the posted events. The loop must handle them before it calls take again.
-func (m *mailbox) take() []event {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	q := m.queue
-	m.queue, m.spare = m.spare[:0], q
-	return q
-}
-
-// sleep returns true after d by the clock, or false when something is posted. If the process was stopped just before
-// the timer was set, the timer is late: then late says so, and sleep returns true at once. On a clock that is not the
-// system's nobody can ask it in time.
-func (m *mailbox) sleep(clock clocks.Clock, d time.Duration, late func() bool) bool {
-	system := isSystem(clock)
-	m.mu.Lock()
-	if len(m.queue) > 0 {
-		m.mu.Unlock()
-		return false
+// handle takes in what was posted, each with one look at the clock.
+func (f *follower) handle() {
+	posted := f.mailbox.Take()
+	for _, e := range posted {
+		e(f.now())
 	}
-	switch {
-	case system && m.timer == nil:
-		m.timer, m.bell = time.NewTimer(d), make(chan struct{}, 1)
-	case system:
-		m.timer.Reset(d) // which also discards what it may have sent
-	case m.ctx == nil || m.ctx.Err() != nil:
-		m.ctx, m.wake = context.WithCancel(context.Background())
-	}
-	m.sleeping = true
-	m.mu.Unlock()
-
-	if system && (late == nil || !late()) {
-		select {
-		case <-m.timer.C:
-		case <-m.bell:
-			return false
-		}
-	} else if !system {
-		clock.SleepFor(m.ctx, d)
-	}
-
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	slept := m.sleeping // post clears it to say that it has woken the loop
-	m.sleeping = false
-	if system && !slept {
-		<-m.bell
-	}
-	return slept
-}
-
-// close frees the timer and the ctx of the last sleep.
-func (m *mailbox) close() {
-	if m.timer != nil {
-		m.timer.Stop()
-	}
-	if m.wake != nil {
-		m.wake()
-	}
+	clear(posted)
 }
 
 // session is one run of a ChangeFeed.
@@ -223,7 +105,7 @@ func (f *follower) tendFeed(wake *alarm) {
 		failure := errGoexit
 		defer func() {
 			cancel()
-			f.post(feedEnded{s, failure})
+			f.post(func(now instant) { f.feedGone(s, failure, now) })
 		}()
 		var ended error
 		for e, err := range f.feed.Changes(ctx) {
@@ -237,41 +119,41 @@ func (f *follower) tendFeed(wake *alarm) {
 			if ended = e.damaged(); ended != nil {
 				break
 			}
-			f.post(pushed{s, e})
+			f.post(func(now instant) { f.delivered(s, e, now) })
 		}
 		failure = ended
 	}()
 }
 
-// delivered notes that the feed is alive, and whether it has delivered what was not known before.
-// Latest is the newest record known.
-func (f *follower) delivered(p pushed, latest *RaceEntry, now instant) {
-	if !f.feedUp && p.from == f.feedSession {
+// delivered takes in a record that a feed has delivered: the feed is alive.
+func (f *follower) delivered(from *session, e *RaceEntry, now instant) {
+	if !f.feedUp && from == f.feedSession {
 		f.feedUp, f.worked = true, true
 		f.tellPlace()
 		f.feeds.worked()
 		f.feedEvent(nil, now)
 	}
 	f.heard = now.mono
-	if latest == nil || p.entry.Compare(latest) > 0 {
+	latest := f.known.newest.of
+	if latest == nil || e.Compare(latest) > 0 {
 		f.calls.Worked(now.mono, OpRead.does()) // while the feed delivers, there may be no read for long
 	}
-	if latest == nil || p.entry.Compare(latest) >= 0 {
+	if latest == nil || e.Compare(latest) >= 0 {
 		f.outrun = 0
 	}
+	f.owner.learn(e, now, now, wasPushed)
 }
 
 // feedGone notes that the feed has ended: until it is back, the record is polled.
-func (f *follower) feedGone(end feedEnded, now instant) {
+func (f *follower) feedGone(s *session, err error, now instant) {
 	f.feedRunning, f.feedUp, f.feedSession = false, false, nil
 	if f.winding {
 		return
 	}
-	err := end.err
 	if err == nil {
 		err = errors.New("leaderelection: the feed ended")
 	}
-	f.feeds.failed(max(end.of.begun, now.mono-f.feeds.base/2), true)
+	f.feeds.failed(max(s.begun, now.mono-f.feeds.base/2), true)
 	f.feeds.notBefore = max(f.feeds.notBefore, now.mono+asksFor(err))
 	f.feedEvent(err, now) // an ErrPermanent as well: what cannot be pushed can be polled
 }
@@ -279,8 +161,8 @@ func (f *follower) feedGone(end feedEnded, now instant) {
 // feedCheck starts the feed again if a read shows that the feed has withheld something that it had
 // the time to deliver. That is an extension, or news that two reads in a row brought before the
 // feed did.
-func (f *follower) feedCheck(k *claims, read *RaceEntry, now instant) {
-	e := k.newest.of
+func (f *follower) feedCheck(read *RaceEntry, now instant) {
+	e := f.known.newest.of
 	if !f.feedUp || e == nil || read.Compare(e) <= 0 {
 		return
 	}
@@ -309,8 +191,8 @@ func (f *follower) feedEvent(err error, now instant) {
 
 // pollDue returns when a follower must read because it has no feed, or because no term is known to
 // be running. In that case only a read shows that the feed has fallen silent.
-func (f *follower) pollDue(wake *alarm, k *claims) (due time.Duration, polling bool) {
-	switch e := k.newest.of; {
+func (f *follower) pollDue(wake *alarm) (due time.Duration, polling bool) {
+	switch k, e := f.known, f.known.newest.of; {
 	case k.disputed:
 		return f.lastRead + f.reads.base, true
 	case f.feedUp && e != nil && !e.Vacant() && !k.end(k.newest).reached(wake.now):

@@ -1,0 +1,25 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/prefer"
+)
+
+// start starts a campaign, as each command does that has --priority. A leader that is less preferred is asked to
+// hand over while the campaign goes on.
+func start(ctx context.Context, cfg leaderelection.Config, hold time.Duration) (*leaderelection.Campaign, error) {
+	campaign, err := cfg.StartHeld(ctx, hold)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	go func() {
+		<-campaign.Done()
+		stop()
+	}()
+	go func() { _ = prefer.Over(ctx, campaign, cfg) }() // it ends with ctx
+	return campaign, nil
+}
