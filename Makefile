@@ -1,16 +1,16 @@
 # make check, test and test-short are what a change must pass (.ci/run): linters, the tests that need
 # no server, the short ones that do. make nightly is all the rest; each of its parts is a target here.
-# make test: the root module and small ones, mostly in virtual time. Three minutes on two cores. Needs Go and nothing else.
+# make test: the root module, mostly in virtual time. Three minutes on two cores. Needs Go and nothing else.
 # make test-short: the other modules' tests, without those that wait for the wall clock.
 # make test-stores: everything on real servers, the routers, the command and the examples;
 # STORE=x for one store. What a test needs it installs where it can, and a test that cannot
 # run says so by name.
 # make mutants: broken versions of the code, each of which a named test must catch.
-# make chaos: real clusters whose servers, disks, links and clocks fail (see internal/chaos).
-# make models: the protocol's model, in all its states (see internal/models).
+# make chaos: real clusters whose servers, disks, links and clocks fail (see internal/test/apart/chaos).
+# make models: the protocol's model, in all its states (see internal/test/sim/models).
 # make explore: the code that decides, in all its states within bounds (RELIABILITY.md); EXPLORE=1m is the time for each scope.
 # make soak: many more seeds of the simulation, and the command's promise again and again.
-# make bench: what the library itself costs (bench/README.md).
+# make bench: what the library itself costs (internal/test/apart/bench/README.md).
 # make lint: golangci-lint, which is built first. make oldest: with the oldest Go.
 # make packages: archives, .deb, .rpm, image and chart, made and tried; as root.
 # make fuzz, make vuln, make snapshot: what CI does once a night or a week.
@@ -20,28 +20,26 @@ TESTFLAGS ?=
 # How many packages that watch servers are tested at once. They mostly wait; on a
 # machine that has other things to do, P=1 disturbs them least.
 P      ?= 3
-NPM_DIR = internal/stores/npm
+NPM_DIR = internal/test/stores/npm
 # The modules that go.work does not bind: servers that tests start, and tools, each with
 # versions of its own.
-NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod))
+NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/test/stores/servers/go.mod internal/test/stores/servers/*/go.mod))
 ALONE   = GOWORK=off $(GO)
-# Modules that need little but Go, as the root does. They are tested and vetted with it.
-SMALL   = lehttp leslog shard
-BARE    = ./... $(SMALL:%=./%/...)
 
 .PHONY: leaderelect test test-short test-stores test-modules test-store test-cost test-nested chaos models mutants check fmt vet staticcheck tidy mod consume bench soak fuzz vuln lint oldest npm
 
 # SHORT= also runs the tests that make nightly is for.
 SHORT   ?= -short
 GOTEST  ?= $(GO) test
-# SIM is how many seeds each of simtest's runs takes here; make soak takes more.
+# SIM is how many seeds each of the simulation's runs takes here; make soak takes more.
 SIM     ?= 150
-SERVERS = ./internal/stores
+# Packages of the root whose tests start servers.
+SERVERS = ./internal/test/stores ./deciders/consul
 # make mutants runs them, alone.
 UNBROKEN = -skip '^TestMutants$$'
 test:
-	$(GOTEST) $(SHORT) $(UNBROKEN) -race -p 2 -timeout 20m $(TESTFLAGS) $$($(GO) list $(BARE) | grep -vE '/internal/(simtest|stores)$$')
-	$(GOTEST) $(SHORT) -race -timeout 10m $(TESTFLAGS) ./internal/simtest -seeds $(SIM)
+	$(GOTEST) $(SHORT) $(UNBROKEN) -race -p 2 -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list ./internal/test/sim $(SERVERS))")
+	$(GOTEST) $(SHORT) -race -timeout 10m $(TESTFLAGS) ./internal/test/sim -seeds $(SIM)
 
 # What fails here is run once more, alone, since servers go by the wall clock. It is named in bin/rerun.short
 # even if it passes then. Nothing with a data race is run again, nor anything if more than five fail. make test has no
@@ -49,7 +47,7 @@ test:
 RERUN = --rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-abort-on-data-race --rerun-fails-run-root-test --rerun-fails-report=bin/rerun.short
 test-short: npm bin/gotestsum
 	bin/gotestsum --format pkgname $(RERUN) --packages "$$({ $(GO) list $(SERVERS); $(OTHERS) | grep -vE '/(bench|chaos)$$'; } | tr '\n' ' ')" -- -short -race -p $(P) -timeout 10m $(TESTFLAGS)
-OTHERS = $(GO) list work | grep -vxF "$$($(GO) list $(BARE))"
+OTHERS = $(GO) list work | grep -vxF "$$($(GO) list ./...)"
 
 .PHONY: bin/gotestsum
 bin/gotestsum:
@@ -66,9 +64,9 @@ endif
 # kube-apiserver and Consul take minutes to build from nothing. Here no test's time runs yet.
 .PHONY: kube consul
 kube consul:
-	cd internal/servers/$@ && $(ALONE) run . -h 2>/dev/null
+	cd internal/test/stores/servers/$@ && $(ALONE) run . -h 2>/dev/null
 
-test-short test-modules test-store: export GORACE = suppressions=$(CURDIR)/internal/stores/race.suppressions
+test-short test-modules test-store: export GORACE = suppressions=$(CURDIR)/internal/test/stores/race.suppressions
 test-modules: npm kube consul
 	$(GOTEST) $(UNBROKEN) -race -p $(P) -timeout 20m $(TESTFLAGS) $(SERVERS) $$($(OTHERS) | grep -v /cmd/)
 
@@ -76,16 +74,11 @@ test-modules: npm kube consul
 test-command: npm
 	$(GOTEST) -race -p 1 -timeout 20m $(TESTFLAGS) ./cmd/leaderelect/...
 
-# What belongs to a store's decider: its fence, and tests that are in a module of their own.
-WITH_azblob   = ./fence/fenceazure
-WITH_dynamo   = ./fence/fencedynamo
-WITH_gcs      = ./fence/fencegcs
-WITH_hinted   = ./internal/testsof/hinted
-WITH_natskv   = ./internal/testsof/natskv
-WITH_postgres = ./internal/testsof/fencesql
-WITH_redis    = ./fence/fenceredis
-WITH_s3       = ./fence/fences3
-WITH_sql      = ./internal/testsof/fencesql
+# What belongs to a store's decider, and is elsewhere: tests that are in a module of their own.
+WITH_hinted   = ./internal/test/apart/hinted
+WITH_natskv   = ./internal/test/apart/natskv
+WITH_postgres = ./internal/test/apart/fencesql
+WITH_sql      = ./internal/test/apart/fencesql
 test-store: $(if $(filter kubernetes,$(STORE)),kube) $(filter consul,$(STORE))
 	@[ -d deciders/$(STORE) ] || { echo "there is no store $(STORE): STORE is the name of a directory of deciders"; exit 1; }
 	$(GOTEST) -race -p $(P) -timeout 20m $(TESTFLAGS) ./deciders/$(STORE)/... $(WITH_$(STORE))
@@ -96,15 +89,15 @@ MINUTES ?= 2
 CHAOS   ?= etcd nats zookeeper redis postgres mariadb kubernetes consul
 CHAOS_P ?= 8
 chaos: kube consul
-	$(GO) test -count=1 -tags chaos -timeout 5m ./internal/chaos
-	$(GO) build -o bin/chaos ./internal/chaos
+	$(GO) test -count=1 -tags chaos -timeout 5m ./internal/test/apart/chaos
+	$(GO) build -o bin/chaos ./internal/test/apart/chaos
 	bin/chaos build bin/chaos.programs
 	@printf '%s\n' $(CHAOS) | xargs -P $(CHAOS_P) -I STORE sh -c 'bin/chaos -programs bin/chaos.programs -store STORE -minutes $(MINUTES) >bin/chaos.STORE 2>&1; rc=$$?; cat bin/chaos.STORE; exit $$rc'
 	bin/chaos -programs bin/chaos.programs -store etcd -unconditional -overlap -minutes 0.3
 
 # The protocol's model, and its mutants: needs spin and gcc, and a minute or two of one core.
 models:
-	$(GO) test -count=1 -tags models -timeout 30m $(TESTFLAGS) ./internal/models
+	$(GO) test -count=1 -tags models -timeout 30m $(TESTFLAGS) ./internal/test/sim/models
 
 # All states of the pure machine, within bounds: each scope has so long, unless it ends before.
 EXPLORE ?= 30m
@@ -114,7 +107,7 @@ explore:
 
 # Each builds the package anew, so the race detector would cost more than it tells.
 mutants:
-	$(GOTEST) -timeout 40m -run '^TestMutants$$' $(TESTFLAGS) ./internal/electiontest ./internal/explore/mutate ./shard ./lifeline
+	$(GOTEST) -timeout 40m -run '^TestMutants$$' $(TESTFLAGS) ./internal/test/rules ./internal/test/explore/mutate ./shard ./lifeline
 
 # How often the command wakes up, and what a group asks of its store: without the race detector.
 test-cost:
@@ -151,9 +144,9 @@ ELSEWHERE = . ./clocks/... ./deciders/memory ./deciders/file/...
 # Every SDK is compiled anew for each system, and every test server: a quarter of an hour.
 .PHONY: vet-all
 vet-all: vet
-	GOARCH=386 $(GO) vet $$($(GO) list work | grep -vE '/(adapters|bench|docs)(/|$$)')
-	GOOS=darwin $(GO) vet $(BARE)
-	GOOS=windows $(GO) vet $(BARE)
+	GOARCH=386 $(GO) vet $$($(GO) list work | grep -vE '/(adapters|bench|migrate)(/|$$)')
+	GOOS=darwin $(GO) vet ./...
+	GOOS=windows $(GO) vet ./...
 	GOOS=darwin $(GO) vet ./examples/... ./cmd/leaderelect/...
 	GOOS=windows $(GO) vet ./examples/... ./cmd/leaderelect/...
 	@set -e; for m in tools $(NESTED); do echo "$(ALONE) -C $$m vet ./..."; $(ALONE) -C $$m vet ./...; done
@@ -172,13 +165,9 @@ bin/golangci-lint-$(GOLANGCI):
 	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
 	mv bin/golangci-lint $@
 
-# For the oldest Go that their go.mod allows: the root module, which must need no other, and
-# the small ones beside it. go.work is for a newer Go, so they have one of their own.
+# For the oldest Go that its go.mod allows: the root module, which must need no other. go.work is for a newer Go.
 oldest:
 	$(ALONE) vet ./...
-	@mkdir -p bin
-	@{ echo go 1.24.0; for m in "" $(SMALL:%=/%); do echo "use ..$$m"; done; } >bin/oldest.work
-	GOWORK=$(CURDIR)/bin/oldest.work $(GO) vet $(BARE)
 
 # The last release's modules build on this root. A program that updates the root alone has both, and they use the
 # root's internal packages.
@@ -188,7 +177,7 @@ earlier:
 	rm -rf bin/earlier && mkdir -p bin/earlier && git archive "$$tag" | tar -x -C bin/earlier; cd bin/earlier; \
 	sed -i 's,^\t\.$$,\t../..,' go.work; $(GO) work edit -replace=github.com/c8e606e4/leaderelection@$$tag=../..; \
 	echo "the modules of $$tag on this root"; \
-	GOWORK=$$PWD/go.work $(GO) build $$(GOWORK=$$PWD/go.work $(GO) list -m -f '{{.Dir}}/...' | grep "^$$PWD/" | grep -vE "^$$PWD/(bench|docs|examples|internal|tools)/"); \
+	GOWORK=$$PWD/go.work $(GO) build $$(GOWORK=$$PWD/go.work $(GO) list -m -f '{{.Dir}}/...' | grep "^$$PWD/" | grep -vE "^$$PWD/(examples|internal|tools)/"); \
 	cd ../.. && rm -rf bin/earlier
 
 # go mod tidy must find nothing to do, in every module; make mod does what it finds. It does not look at go.work, so
@@ -266,7 +255,7 @@ packages: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/crane-$(CRANE) bin/cyclo
 
 .PHONY: bin/helm
 bin/helm:
-	$(ALONE) -C internal/servers/helm build -o $(CURDIR)/bin/helm helm.sh/helm/v3/cmd/helm
+	$(ALONE) -C internal/test/stores/servers/helm build -o $(CURDIR)/bin/helm helm.sh/helm/v3/cmd/helm
 
 bin/goreleaser-$(GORELEASER):
 	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install -trimpath -ldflags '-s -w' github.com/goreleaser/goreleaser/v2@$(GORELEASER)
@@ -290,10 +279,10 @@ consume:
 	$(ALONE) -C tools test -count=1 -timeout 20m $(TESTFLAGS) ./release
 
 bench:
-	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 3 -cpu 1,2 ./internal/electiontest
-	$(GO) test -run '^$$' -bench 'Crash|Handover|Store|Outage' -benchtime 1x ./internal/electiontest
+	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 3 -cpu 1,2 ./internal/test/rules
+	$(GO) test -run '^$$' -bench 'Crash|Handover|Store|Outage' -benchtime 1x ./internal/test/rules
 	$(GO) test -run '^$$' -bench RequireLeader -count 3 -cpu 1 ./lehttp
-	$(GO) -C bench run .
+	$(GO) run ./internal/test/apart/bench
 
 # For an hour: many more seeds than make test.
 SEEDS  ?= 50000
@@ -301,7 +290,7 @@ ROUNDS ?= 100
 # GROUPS is how many groups of package shard are played.
 GROUPS ?= 100
 soak:
-	$(GO) test -race -timeout 2h $(TESTFLAGS) ./internal/simtest -seeds $(SEEDS)
+	$(GO) test -race -timeout 2h $(TESTFLAGS) ./internal/test/sim -seeds $(SEEDS)
 	$(GO) test -race -timeout 1h -run '^TestGroups$$' $(TESTFLAGS) ./shard -seeds $(GROUPS)
 	$(GO) test -race -timeout 1h -run TestPromise $(TESTFLAGS) ./cmd/leaderelect -rounds $(ROUNDS)
 
@@ -317,6 +306,6 @@ fuzz:
 # only tests and comparisons use.
 vuln:
 	$(ALONE) -C tools build -o ../bin/govulncheck golang.org/x/vuln/cmd/govulncheck
-	@set -e; root=$$PWD; for m in $$(git ls-files '*go.mod' | grep -vE '^(internal|bench|tools|docs)/'); do \
+	@set -e; root=$$PWD; for m in $$(git ls-files '*go.mod' | grep -vE '^(internal|tools)/'); do \
 		echo "== $$(dirname $$m)"; (cd $$(dirname $$m) && $$root/bin/govulncheck ./...); done
 

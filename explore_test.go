@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/explore"
+	"github.com/c8e606e4/leaderelection/internal/test/explore"
 )
 
 // A term of three ticks, a skew of one: drift 1, patience 6, and an extension is due each tick.

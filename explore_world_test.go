@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/explore"
+	"github.com/c8e606e4/leaderelection/internal/test/explore"
 )
 
 // This file is the world around the pure machine, for an exploration of all its states: a store, hosts with a lease each,

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/internal/durations"
+	"github.com/c8e606e4/leaderelection/internal/log/durations"
 )
 
 // Defaults and bounds of the durations in a Config.

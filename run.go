@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/durations"
+	"github.com/c8e606e4/leaderelection/internal/log/durations"
 )
 
 // Run waits until this candidate leads, runs job once, releases the record, and returns job's

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/internal/viewhook"
+	"github.com/c8e606e4/leaderelection/internal/route/viewhook"
 )
 
 // TimeView reports whether a leader may act, and until when. Ask it before each act.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/internal/durations"
+	"github.com/c8e606e4/leaderelection/internal/log/durations"
 	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 

@@ -14,7 +14,7 @@ import (
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
 )
 
 // A greater token is admitted when no act of a smaller one is under way any more, and an act

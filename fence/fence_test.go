@@ -19,7 +19,7 @@ import (
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
 	"github.com/c8e606e4/leaderelection/viewtest"
 )
 

@@ -18,7 +18,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
 )
 
 // resource is a server that counts what reaches it, and a client of it whose dials

@@ -16,7 +16,7 @@ import (
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
 )
 
 // A request that only reads shuts nobody out, whatever token it has.

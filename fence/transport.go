@@ -10,7 +10,7 @@ import (
 	"net/http/httptrace"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/viewctx"
+	"github.com/c8e606e4/leaderelection/internal/route/viewctx"
 )
 
 // Transport is an http.RoundTripper that adds the token of a leadership to each request. Use it in

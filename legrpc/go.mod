@@ -4,7 +4,6 @@ go 1.26.0
 
 require (
 	github.com/c8e606e4/leaderelection v0.0.0
-	github.com/c8e606e4/leaderelection/shard v0.0.0
 	go.uber.org/goleak v1.3.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b
 	google.golang.org/grpc v1.85.0
@@ -19,5 +18,3 @@ require (
 )
 
 replace github.com/c8e606e4/leaderelection => ..
-
-replace github.com/c8e606e4/leaderelection/shard => ../shard

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/serviceconfig"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/log/warnings"
 	"github.com/c8e606e4/leaderelection/internal/route"
-	"github.com/c8e606e4/leaderelection/internal/warnings"
 )
 
 // Builder is a resolver.Builder whose targets resolve to the leader of an election. Pass its

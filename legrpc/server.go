@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/viewctx"
-	"github.com/c8e606e4/leaderelection/internal/viewhook"
+	"github.com/c8e606e4/leaderelection/internal/route/viewctx"
+	"github.com/c8e606e4/leaderelection/internal/route/viewhook"
 )
 
 // ServerOptions are the settings of [UnaryServerInterceptor] and [StreamServerInterceptor]. The

@@ -22,7 +22,7 @@ import (
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/logtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 	"github.com/c8e606e4/leaderelection/lehttp"
 )
 

@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/viewctx"
+	"github.com/c8e606e4/leaderelection/internal/route/viewctx"
 )
 
 // answer is the ResponseWriter of a handler. It holds back what the handler writes until the

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/warnings"
+	"github.com/c8e606e4/leaderelection/internal/log/warnings"
 )
 
 // Probes returns a handler with all probes of a candidate: /livez ([Live]), /readyz ([Ready]),

@@ -17,8 +17,8 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/internal/log/warnings"
 	"github.com/c8e606e4/leaderelection/internal/route"
-	"github.com/c8e606e4/leaderelection/internal/warnings"
 )
 
 // ProxyOptions are the settings of [Router.Proxy]. The zero value is right for most.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/log/warnings"
 	"github.com/c8e606e4/leaderelection/internal/route"
-	"github.com/c8e606e4/leaderelection/internal/warnings"
 )
 
 // RedirectOptions are the settings of [Router.Redirect]. The zero value is right for most.

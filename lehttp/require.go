@@ -9,8 +9,8 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/internal/viewctx"
-	"github.com/c8e606e4/leaderelection/internal/viewhook"
+	"github.com/c8e606e4/leaderelection/internal/route/viewctx"
+	"github.com/c8e606e4/leaderelection/internal/route/viewhook"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 

@@ -15,8 +15,8 @@ import (
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/internal/logtest"
 	"github.com/c8e606e4/leaderelection/internal/route/routetest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 	"github.com/c8e606e4/leaderelection/lehttp"
 )
 

@@ -4,7 +4,6 @@ go 1.26.0
 
 require (
 	github.com/c8e606e4/leaderelection v0.0.0
-	github.com/c8e606e4/leaderelection/shard v0.0.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/metric v1.47.0
 	go.opentelemetry.io/otel/trace v1.47.0
@@ -19,5 +18,3 @@ require (
 )
 
 replace github.com/c8e606e4/leaderelection => ..
-
-replace github.com/c8e606e4/leaderelection/shard => ../shard

@@ -12,7 +12,7 @@ import (
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
-	"github.com/c8e606e4/leaderelection/internal/simtest"
+	"github.com/c8e606e4/leaderelection/internal/test/sim"
 )
 
 // fleet is an election that has gone well for a minute: a leads, and b stands by. From then on
@@ -37,7 +37,7 @@ type span struct{ low, high float64 }
 // node is a candidate.
 type node struct {
 	store   *memory.Decider
-	clock   *simtest.Clock
+	clock   *sim.Clock
 	metrics *rig
 	sick    atomic.Pointer[error]         // what Healthy returns
 	hanging atomic.Pointer[chan struct{}] // what OnElected waits for after its ctx has ended
@@ -47,7 +47,7 @@ type node struct {
 // gated is a store of which a stopped process asks nothing, and hears nothing.
 type gated struct {
 	*memory.Decider
-	clock *simtest.Clock
+	clock *sim.Clock
 }
 
 func (g gated) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
@@ -90,7 +90,7 @@ func (f *fleet) take(on bool) {
 func (f *fleet) candidate(ctx context.Context, t *testing.T, election *memory.Decider, id string) *node {
 	t.Helper()
 	ctx, leave := context.WithCancel(ctx)
-	n := &node{store: election.Handle(), clock: simtest.NewClock(time.Now(), S, 0, 0, 1), metrics: newRig(), leave: leave}
+	n := &node{store: election.Handle(), clock: sim.NewClock(time.Now(), S, 0, 0, 1), metrics: newRig(), leave: leave}
 	config := le.Config{
 		Decider: gated{n.store, n.clock}, LeaderID: id, TermLength: T, MaxClockSkew: S, Clock: n.clock, Logger: slog.New(f),
 		Healthy: func(context.Context) error {

@@ -4,7 +4,6 @@ go 1.25.0
 
 require (
 	github.com/c8e606e4/leaderelection v0.0.0
-	github.com/c8e606e4/leaderelection/shard v0.0.0
 	github.com/prometheus/client_golang v1.24.1
 	go.uber.org/goleak v1.3.0
 )
@@ -21,5 +20,3 @@ require (
 )
 
 replace github.com/c8e606e4/leaderelection => ..
-
-replace github.com/c8e606e4/leaderelection/shard => ../shard

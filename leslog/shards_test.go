@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/memgroup"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/memgroup"
 	"github.com/c8e606e4/leaderelection/leslog"
 	"github.com/c8e606e4/leaderelection/shard"
 )

@@ -3,7 +3,7 @@ package lifeline
 import (
 	"testing"
 
-	"github.com/c8e606e4/leaderelection/internal/mutants"
+	"github.com/c8e606e4/leaderelection/internal/test/rules/mutants"
 )
 
 type change = mutants.Edit

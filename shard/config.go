@@ -11,7 +11,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/internal/warnings"
+	"github.com/c8e606e4/leaderelection/internal/log/warnings"
 )
 
 // The names with which Store is called, in addition to "seat-0", "seat-1" and so on.

@@ -17,8 +17,6 @@ not with the number of shards. It works on every store that has a leaderelection
 		},
 	}.Join(ctx)
 
-The package is new, and may change.
-
 # The promise
 
 Two owners of one shard never both see [Owned.ValueInFuture] true at the same instant, and the

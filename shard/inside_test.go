@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/viewhook"
+	"github.com/c8e606e4/leaderelection/internal/route/viewhook"
 )
 
 // Rule 5: a shard is not let go while a request that was let in runs, whyever it must go; and no

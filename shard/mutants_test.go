@@ -5,7 +5,7 @@ package shard
 import (
 	"testing"
 
-	"github.com/c8e606e4/leaderelection/internal/mutants"
+	"github.com/c8e606e4/leaderelection/internal/test/rules/mutants"
 )
 
 var here = mutants.Package{Code: []string{"."}, Tests: []string{"."}}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
-	"github.com/c8e606e4/leaderelection/internal/logtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 )
 
 // Operators pin, and empty a member, from anywhere.

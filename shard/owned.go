@@ -11,7 +11,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/internal/viewhook"
+	"github.com/c8e606e4/leaderelection/internal/route/viewhook"
 )
 
 // Causes of the end of a shard's ctx, for context.Cause. If the session has ended, context.Cause

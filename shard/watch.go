@@ -9,8 +9,8 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/internal/log/warnings"
 	"github.com/c8e606e4/leaderelection/internal/loop"
-	"github.com/c8e606e4/leaderelection/internal/warnings"
 )
 
 // WatchConfig describes an observer, which follows a group's assignment without taking part.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/internal/viewhook"
+	"github.com/c8e606e4/leaderelection/internal/route/viewhook"
 )
 
 // View is a view whose end a test sets. Pass its TimeView to the code under test. It is over until

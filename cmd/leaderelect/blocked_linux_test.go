@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/c8e606e4/leaderelection/deciders/file"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 // fullPipe is the end of a pipe into which nothing more fits. Read empties it once.

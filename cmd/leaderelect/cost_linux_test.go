@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/proctest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 // build builds the program, and returns where it is.

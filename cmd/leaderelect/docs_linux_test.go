@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/pages"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/pages"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 // The pages of docs are followed as they stand, one after the other: what their blocks of sh

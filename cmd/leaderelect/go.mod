@@ -8,7 +8,6 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.7
 	github.com/c8e606e4/leaderelection v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/azblob v0.0.0
-	github.com/c8e606e4/leaderelection/deciders/consul v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/dynamo v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/etcd v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/gcs v0.0.0
@@ -22,9 +21,7 @@ require (
 	github.com/c8e606e4/leaderelection/deciders/sql/mysql v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/sql/sqlite v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/zookeeper v0.0.0
-	github.com/c8e606e4/leaderelection/lehttp v0.0.0
 	github.com/c8e606e4/leaderelection/leprom v0.0.0
-	github.com/c8e606e4/leaderelection/shard v0.0.0
 	github.com/prometheus/client_golang v1.24.1
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/rogpeppe/go-internal v1.15.0
@@ -73,7 +70,6 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/sts v1.51.7 // indirect
 	github.com/aws/smithy-go v1.28.8 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
-	github.com/c8e606e4/leaderelection/deciders/sql v0.0.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/cncf/xds/go v0.0.0-20260202195803-dba9d589def2 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
@@ -188,8 +184,6 @@ replace github.com/c8e606e4/leaderelection => ../..
 
 replace github.com/c8e606e4/leaderelection/deciders/azblob => ../../deciders/azblob
 
-replace github.com/c8e606e4/leaderelection/deciders/consul => ../../deciders/consul
-
 replace github.com/c8e606e4/leaderelection/deciders/dynamo => ../../deciders/dynamo
 
 replace github.com/c8e606e4/leaderelection/deciders/etcd => ../../deciders/etcd
@@ -210,16 +204,10 @@ replace github.com/c8e606e4/leaderelection/deciders/rethinkdb => ../../deciders/
 
 replace github.com/c8e606e4/leaderelection/deciders/s3 => ../../deciders/s3
 
-replace github.com/c8e606e4/leaderelection/deciders/sql => ../../deciders/sql
-
 replace github.com/c8e606e4/leaderelection/deciders/sql/mysql => ../../deciders/sql/mysql
 
 replace github.com/c8e606e4/leaderelection/deciders/sql/sqlite => ../../deciders/sql/sqlite
 
 replace github.com/c8e606e4/leaderelection/deciders/zookeeper => ../../deciders/zookeeper
 
-replace github.com/c8e606e4/leaderelection/lehttp => ../../lehttp
-
 replace github.com/c8e606e4/leaderelection/leprom => ../../leprom
-
-replace github.com/c8e606e4/leaderelection/shard => ../../shard

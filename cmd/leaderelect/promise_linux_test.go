@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 var (

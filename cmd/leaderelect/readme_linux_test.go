@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 // ownPages is the text of the README and of the pages in docs, in this directory.

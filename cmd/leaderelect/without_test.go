@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 // A build without any store but files works with those, and says of each other one that it

@@ -11,7 +11,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/azblob"
 	"github.com/c8e606e4/leaderelection/deciders/azblob/azlease"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 const containerName = "elections"

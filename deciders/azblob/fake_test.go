@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/httpfault"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
 
 // fake is a blob service in process: the requests that the decider makes, and

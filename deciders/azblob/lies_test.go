@@ -12,8 +12,8 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/azblob"
-	"github.com/c8e606e4/leaderelection/internal/httpfault"
-	"github.com/c8e606e4/leaderelection/internal/simtest/overhttp"
+	"github.com/c8e606e4/leaderelection/internal/test/sim/overhttp"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
 
 func TestDisbelieves(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/azblob"
 	"github.com/c8e606e4/leaderelection/deciders/azblob/azlease"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
-	"github.com/c8e606e4/leaderelection/internal/httpfault"
-	"github.com/c8e606e4/leaderelection/internal/simtest/overhttp"
+	"github.com/c8e606e4/leaderelection/internal/test/sim/overhttp"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
 
 // over returns the real client, with its default retries, over c.

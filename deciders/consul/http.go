@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/internal/log/redact"
 )
 
 // maxAnswer is how many bytes of an answer are read: a record in base64, twice.

@@ -17,7 +17,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/consul"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
-	"github.com/c8e606e4/leaderelection/internal/httpfault"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
 
 // imitation answers as a Consul agent does what this package asks, without sockets, so that

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/deciders/consul"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // What would not arrive at Consul as it is, is refused before it is asked.

@@ -6,7 +6,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/c8e606e4/leaderelection/deciders/consul"
-	"github.com/c8e606e4/leaderelection/internal/proctest"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
 )
 
 func TestMain(m *testing.M) {

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/httpfault"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
 
 // Proxy is an http.RoundTripper for the client of a store, see Options.Proxy. It hands

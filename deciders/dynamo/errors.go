@@ -14,8 +14,8 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/dynamo/internal/dynamoproof"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
-	"github.com/c8e606e4/leaderelection/internal/dynamoproof"
 )
 
 // notOurs refuses an item.

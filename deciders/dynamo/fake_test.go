@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/httpfault"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
 
 // fake is a DynamoDB in process: the requests that the decider makes, and nothing

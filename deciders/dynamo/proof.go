@@ -8,7 +8,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
-	"github.com/c8e606e4/leaderelection/internal/dynamoproof"
+	"github.com/c8e606e4/leaderelection/deciders/dynamo/internal/dynamoproof"
 )
 
 // proved makes an answer that is not from DynamoDB an error.

@@ -14,7 +14,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/dynamo"
-	"github.com/c8e606e4/leaderelection/internal/httpfault"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
 
 // replicate is what an eventually consistent global table does in time: it writes this region's

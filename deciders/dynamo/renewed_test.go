@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // The shared credentials file is written again, and the server does not take the old credentials any

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/c8e606e4/leaderelection/deciders/etcd"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // An answer that says nothing, as a proxy or a mock gives it, is neither a success, nor a

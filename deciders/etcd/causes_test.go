@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/deciders/etcd"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // says fails the test if a call without an answer does not say what it was, where,

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/c8e606e4/leaderelection/deciders/etcd"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // intercepted returns an election of a client whose calls go through these.

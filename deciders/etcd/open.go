@@ -21,7 +21,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/lines"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/internal/clients"
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/internal/log/redact"
 )
 
 // What Open sets. A dead peer is noticed within 13 s, since gRPC pings after 10 s at the earliest, or

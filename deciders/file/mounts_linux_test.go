@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 // inMounts runs f in a process that may mount file systems, seen by nobody else.

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/c8e606e4/leaderelection/internal/proctest"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
 )
 
 // Three candidates in processes of their own: one is killed, one stopped past its

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/deciders/file"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 // A log that grows beside the record, and files that come there, do not wake a process

@@ -14,13 +14,13 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/gcs"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/simtest/overhttp"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/sim/overhttp"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // Nothing that something else answers is believed. Whole campaigns are held to that
-// beside the emulator, in internal/servers/fakegcs.
+// beside the emulator, in internal/test/stores/servers/fakegcs.
 func TestDisbelieves(t *testing.T) {
 	url := stores.FakeGCS(t, bucket)
 	tr := new(http.Transport)

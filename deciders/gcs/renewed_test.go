@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/c8e606e4/leaderelection/deciders/gcs"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // The file of a service account's key is written again, and the old key is deleted: tokens are given for

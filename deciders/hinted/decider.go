@@ -71,7 +71,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/durations"
+	"github.com/c8e606e4/leaderelection/internal/log/durations"
 )
 
 // Hints listens for hints until ctx ends, and calls changed for each. It returns soon after ctx has

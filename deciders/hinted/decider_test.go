@@ -13,7 +13,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/hinted"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/deciders/open"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 func TestConformance(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/hinted"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
-	"github.com/c8e606e4/leaderelection/internal/simtest"
+	"github.com/c8e606e4/leaderelection/internal/test/sim"
 )
 
 const (
@@ -246,9 +246,9 @@ func TestSimulation(t *testing.T) {
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprintf("seed=%d", seed+first), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := simtest.Draw(seed + first)
+				p := sim.Draw(seed + first)
 				p.Feed = true
-				if r := simtest.Run(p, simtest.On(unreliable(p))); len(r.Violations) > 0 {
+				if r := sim.Run(p, sim.On(unreliable(p))); len(r.Violations) > 0 {
 					t.Error(r)
 				}
 			})
@@ -257,7 +257,7 @@ func TestSimulation(t *testing.T) {
 }
 
 // unreliable is an election with such hints.
-func unreliable(p simtest.Params) *hinted.Decider {
+func unreliable(p sim.Params) *hinted.Decider {
 	var mu sync.Mutex
 	rng := rand.New(rand.NewPCG(p.Seed, 3))
 	draw := func(n int) int {

@@ -6,7 +6,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 func TestConformance(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // A leadership is handed over by two requests: the release, and the next one's update. One who has

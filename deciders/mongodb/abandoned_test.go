@@ -3,8 +3,8 @@ package mongodb_test
 import (
 	"testing"
 
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // The client that Open makes leaves all connections of its pool that have died without a word, and

@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/c8e606e4/leaderelection/deciders/mongodb"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 func TestOpen(t *testing.T) {

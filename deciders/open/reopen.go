@@ -13,7 +13,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/durability"
 	"github.com/c8e606e4/leaderelection/internal/clients"
-	"github.com/c8e606e4/leaderelection/internal/warnings"
+	"github.com/c8e606e4/leaderelection/internal/log/warnings"
 )
 
 // Heir is a decider that must know of the writes that an earlier decider of the same record made.

@@ -20,7 +20,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/deciders/open"
 	"github.com/c8e606e4/leaderelection/internal/clients"
-	"github.com/c8e606e4/leaderelection/internal/logtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 )
 
 const term = 6 * time.Second

@@ -19,7 +19,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/table"
-	"github.com/c8e606e4/leaderelection/internal/durations"
+	"github.com/c8e606e4/leaderelection/internal/log/durations"
 )
 
 // DB is what a Decider needs of pgx: a *pgxpool.Pool. Do not use a single *pgx.Conn: it serves one

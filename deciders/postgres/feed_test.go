@@ -10,8 +10,8 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/postgres"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // On a way on which each answer takes 2 ms, so that what counts is how often a

@@ -15,8 +15,8 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/file"
-	"github.com/c8e606e4/leaderelection/internal/pages"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/pages"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 // observerSkew is what the observers take for the skew, as docs/record.md shows.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 // observers are the programs of docs/record that follow an election, as a command runs them.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // However long writes hang, and however many calls are given up meanwhile, few connections of a

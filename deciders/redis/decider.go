@@ -16,7 +16,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/redis/internal/lines"
 	"github.com/c8e606e4/leaderelection/deciders/redis/internal/script"
-	"github.com/c8e606e4/leaderelection/internal/durations"
+	"github.com/c8e606e4/leaderelection/internal/log/durations"
 )
 
 // Options adjusts a Decider. The zero value is right for a single server.

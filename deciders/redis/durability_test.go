@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/c8e606e4/leaderelection/deciders/redis"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // Each setting by which a server forgets what it has confirmed is warned of, and a

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 // inner are the commands that scripts call, and the one by which this is asked:

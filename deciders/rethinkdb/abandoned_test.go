@@ -3,8 +3,8 @@ package rethinkdb_test
 import (
 	"testing"
 
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // The sessions that Open makes leave a connection that has died without a word.

@@ -9,8 +9,8 @@ import (
 	p "gopkg.in/rethinkdb/rethinkdb-go.v6/ql2"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // A server that was down when the decider was opened is used when it is back, and each

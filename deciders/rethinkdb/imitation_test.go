@@ -15,7 +15,7 @@ import (
 
 	p "gopkg.in/rethinkdb/rethinkdb-go.v6/ql2"
 
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 // imitation is a server that speaks RethinkDB's protocol to the real driver and

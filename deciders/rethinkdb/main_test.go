@@ -11,8 +11,8 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/proctest"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 func TestMain(m *testing.M) {

@@ -14,7 +14,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/rethinkdb/internal/hosts"
 	"github.com/c8e606e4/leaderelection/internal/clients"
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/internal/log/redact"
 )
 
 // defaultTimeout is how long Open's session waits for a server: to connect, and to

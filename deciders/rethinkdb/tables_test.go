@@ -7,7 +7,7 @@ import (
 	p "gopkg.in/rethinkdb/rethinkdb-go.v6/ql2"
 
 	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // Two tables of one name are told by everything, with what to do.

@@ -5,9 +5,9 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
-	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores/fakes3"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // The client that Open makes leaves a connection that has died without a word, though the server

@@ -20,8 +20,8 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
-	"github.com/c8e606e4/leaderelection/internal/httpfault"
-	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
+	"github.com/c8e606e4/leaderelection/internal/test/stores/fakes3"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
 
 // Only the answers of a real bucket say that a rule deletes the record, that it is a copy, or that

@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/c8e606e4/leaderelection/internal/httpfault"
-	"github.com/c8e606e4/leaderelection/internal/simtest/overhttp"
+	"github.com/c8e606e4/leaderelection/internal/test/sim/overhttp"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
 
 func TestDisbelieves(t *testing.T) {

@@ -20,8 +20,8 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
-	"github.com/c8e606e4/leaderelection/internal/stores"
-	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores/fakes3"
 )
 
 // The servers here are made to differ from Amazon's as servers that

@@ -10,7 +10,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // Servers may put together the answer to a read from two versions. A content that is

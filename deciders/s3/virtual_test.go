@@ -11,9 +11,9 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
-	"github.com/c8e606e4/leaderelection/internal/httpfault"
-	"github.com/c8e606e4/leaderelection/internal/simtest/overhttp"
-	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
+	"github.com/c8e606e4/leaderelection/internal/test/sim/overhttp"
+	"github.com/c8e606e4/leaderelection/internal/test/stores/fakes3"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
 
 // refusal is an answer of S3 itself.

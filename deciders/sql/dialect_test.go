@@ -11,7 +11,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // A dialect of one's own: what it leaves out has a default, what it says is in the

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // A driver that hangs, and ignores its ctx, keeps nobody longer than that, and no more

@@ -12,7 +12,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // An answer that a write cannot have is neither a success nor a lost race, and leaves it

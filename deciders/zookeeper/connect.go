@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/durations"
+	"github.com/c8e606e4/leaderelection/internal/log/durations"
 	"github.com/go-zookeeper/zk"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"

@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/c8e606e4/leaderelection/deciders/zookeeper"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 // A client that finds its server again says from which transaction on it watches: from the last

@@ -23,8 +23,8 @@ import (
 	"testing"
 	"time"
 
-	docs "github.com/c8e606e4/leaderelection/internal/pages"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	docs "github.com/c8e606e4/leaderelection/internal/test/pages"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 func read(t *testing.T, file string) []byte {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/log/warnings"
 	"github.com/c8e606e4/leaderelection/internal/loop"
-	"github.com/c8e606e4/leaderelection/internal/warnings"
 )
 
 // Follower is a Table that is kept up to date by Watch.

@@ -135,13 +135,28 @@ func brought(t *testing.T) map[string][]string {
 	return full
 }
 
-// imports is what a consumer imports of a module: itself, but for the root, whose packages
-// need more than the one at its root.
+// imports is what a consumer imports of a module: itself, the fence beside a store, and of the root the packages that
+// might need more than the one at its root.
 func imports(module string) []string {
+	switch strings.TrimPrefix(module, own+"/") {
+	case "deciders/azblob":
+		return []string{module, module + "/fenceazure"}
+	case "deciders/dynamo":
+		return []string{module, module + "/fencedynamo"}
+	case "deciders/gcs":
+		return []string{module, module + "/fencegcs"}
+	case "deciders/redis":
+		return []string{module, module + "/fenceredis"}
+	case "deciders/s3":
+		return []string{module, module + "/fences3"}
+	case "legrpc":
+		return []string{module, module + "/fencegrpc"}
+	}
 	if module != own {
 		return []string{module}
 	}
-	return []string{own, own + "/clocks", own + "/deciders/memory", own + "/deciders/file", own + "/deciders/hinted", own + "/deciders/decidertest", own + "/fence"}
+	return []string{own, own + "/clocks", own + "/deciders/memory", own + "/deciders/file", own + "/deciders/hinted", own + "/deciders/decidertest", own + "/deciders/consul", own + "/deciders/sql",
+		own + "/fence", own + "/fence/fencesql", own + "/shard", own + "/lehttp", own + "/leslog"}
 }
 
 // Each module that a program imports can be had, builds, and brings what its list has: no
@@ -191,13 +206,12 @@ func TestRefused(t *testing.T) {
 func TestConsumeKeepsVersions(t *testing.T) {
 	m := open(t)
 	for dir, had := range map[string][]string{
-		".":                {"github.com/prometheus/client_golang@v1.20.0", "github.com/redis/go-redis/v9@v9.7.0", "go.opentelemetry.io/otel@v1.34.0", "google.golang.org/grpc@v1.70.0"},
-		"deciders/natskv":  {"github.com/nats-io/nats-server/v2@v2.10.0"},
-		"deciders/redis":   {"github.com/alicebob/miniredis/v2@v2.33.0"},
-		"deciders/s3":      {"github.com/johannesboyne/gofakes3@v0.0.0-20240217095638-c55a48f17be6"},
-		"fence/fenceredis": {"github.com/alicebob/miniredis/v2@v2.33.0"},
-		"fence/fencesql":   {"github.com/jackc/pgx/v5@v5.7.1", "github.com/go-sql-driver/mysql@v1.8.0"},
-		"leotel":           {"github.com/prometheus/client_golang@v1.20.0", "go.opentelemetry.io/otel/sdk@v1.34.0"},
+		".": {"github.com/prometheus/client_golang@v1.20.0", "github.com/redis/go-redis/v9@v9.7.0", "go.opentelemetry.io/otel@v1.34.0", "google.golang.org/grpc@v1.70.0",
+			"github.com/jackc/pgx/v5@v5.7.1", "github.com/go-sql-driver/mysql@v1.8.0"},
+		"deciders/natskv": {"github.com/nats-io/nats-server/v2@v2.10.0"},
+		"deciders/redis":  {"github.com/alicebob/miniredis/v2@v2.33.0"},
+		"deciders/s3":     {"github.com/johannesboyne/gofakes3@v0.0.0-20240217095638-c55a48f17be6"},
+		"leotel":          {"github.com/prometheus/client_golang@v1.20.0", "go.opentelemetry.io/otel/sdk@v1.34.0"},
 	} {
 		t.Run(dir, func(t *testing.T) {
 			path := strings.TrimSuffix(own+"/"+dir, "/.")

@@ -13,7 +13,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/record"
 	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 func getTerm() r.Term {

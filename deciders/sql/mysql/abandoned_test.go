@@ -6,8 +6,8 @@ import (
 
 	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
 	"github.com/c8e606e4/leaderelection/deciders/sql/mysql"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // A call that is given up leaves no connection in the pool that has died without a word, even if

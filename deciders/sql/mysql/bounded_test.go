@@ -7,8 +7,8 @@ import (
 
 	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
 	"github.com/c8e606e4/leaderelection/deciders/sql/mysql"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // However long writes hang, at a row that somebody has locked or for a replica that is gone,

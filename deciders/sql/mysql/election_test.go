@@ -3,8 +3,8 @@ package mysql_test
 import (
 	"testing"
 
-	"github.com/c8e606e4/leaderelection/internal/proctest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 // Three candidates in processes of their own: one is killed, one stopped past its

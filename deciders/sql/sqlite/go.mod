@@ -4,7 +4,6 @@ go 1.26.0
 
 require (
 	github.com/c8e606e4/leaderelection v0.0.0
-	github.com/c8e606e4/leaderelection/deciders/sql v0.0.0
 	go.uber.org/goleak v1.3.0
 	modernc.org/sqlite v1.61.1
 )
@@ -22,5 +21,3 @@ require (
 )
 
 replace github.com/c8e606e4/leaderelection => ../../..
-
-replace github.com/c8e606e4/leaderelection/deciders/sql => ..

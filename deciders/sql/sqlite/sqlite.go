@@ -29,7 +29,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
 	"github.com/c8e606e4/leaderelection/internal/clients"
-	"github.com/c8e606e4/leaderelection/internal/durations"
+	"github.com/c8e606e4/leaderelection/internal/log/durations"
 )
 
 // Dialect is sql.SQLite with the driver's errors.

@@ -13,7 +13,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
 	"github.com/c8e606e4/leaderelection/deciders/sql/sqlite"
-	"github.com/c8e606e4/leaderelection/internal/proctest"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
 )
 
 func TestMain(m *testing.M) {

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/pages"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/pages"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 // patience is how long a test waits for what should happen soon, on a machine that is busy.

@@ -14,7 +14,7 @@ import (
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/outbox"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/plan"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/internal/log/redact"
 )
 
 func (a *app) doctorCommand() *cobra.Command {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/logtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 )
 
 // The log tells of a store that cannot be reached at first once, and once more when it is open.

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/internal/log/redact"
 )
 
 // keepSecret notes the URLs among the arguments up to "--", and in the environment:

@@ -10,7 +10,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/shards"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/internal/log/redact"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 

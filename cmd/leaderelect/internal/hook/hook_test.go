@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
-	"github.com/c8e606e4/leaderelection/internal/logtest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 	"github.com/c8e606e4/leaderelection/viewtest"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/deciders/memory"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 // machine knows which processes are dead, as a kernel does.

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/logtest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 )
 
 // lines is a log to look at while it is written.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 // fill stops the guard, and orders signals that do nothing until the pipe takes no more: what is

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 const stubborn = `trap "echo TERM >>$NOTES" TERM; setsid sh -c 'trap "" TERM; echo $$ >>$NOTES; while :; do sleep 0.05; done' & echo $$ >>$NOTES; while :; do sleep 0.05; done`

@@ -15,7 +15,7 @@ import (
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/plan"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/open"
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/internal/log/redact"
 )
 
 func TestScratch(t *testing.T) {
@@ -125,7 +125,7 @@ func TestEveryStoreIsListed(t *testing.T) {
 			}
 			delete(packages, scheme)
 			if !strings.HasPrefix(redact.URL(scheme+":x"), scheme+":") {
-				t.Errorf("known in internal/redact/redact.go lacks %s", scheme)
+				t.Errorf("known in internal/log/redact/redact.go lacks %s", scheme)
 			}
 		}
 		if k.Tag != "" {

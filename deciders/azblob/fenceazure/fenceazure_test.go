@@ -1,0 +1,184 @@
+package fenceazure_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+	"go.uber.org/goleak"
+
+	"github.com/c8e606e4/leaderelection/deciders/azblob/fenceazure"
+	"github.com/c8e606e4/leaderelection/deciders/internal/objecttest"
+	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// orders returns a client of the container "orders" of the Azurite at account,
+// which repeats what fails so often.
+func orders(t *testing.T, account string, rt http.RoundTripper, retries int32) *container.Client {
+	t.Helper()
+	key, err := container.NewSharedKeyCredential(stores.AzuriteAccount, stores.AzuriteKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := container.NewClientWithSharedKeyCredential(account+"/orders", key, &container.ClientOptions{ClientOptions: azcore.ClientOptions{
+		Transport: &http.Client{Transport: rt}, Retry: policy.RetryOptions{MaxRetries: retries, RetryDelay: time.Millisecond},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// azurite starts one with the container.
+func azurite(t *testing.T) (account string, c *container.Client) {
+	t.Helper()
+	account = stores.Azurite(t)
+	tr := new(http.Transport)
+	t.Cleanup(tr.CloseIdleConnections)
+	c = orders(t, account, tr, 3)
+	if _, err := c.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return account, c
+}
+
+type one struct{ *blockblob.Client }
+
+func (o one) Put(ctx context.Context, token fence.Token, content string) error {
+	return fenceazure.Put(ctx, o.Client, token, strings.NewReader(content), &blockblob.UploadOptions{
+		Metadata: map[string]*string{"team": to.Ptr("a"), "FencingToken": to.Ptr("mine")},
+	})
+}
+
+func (o one) Blind() string { return "an answer to Get Blob Properties has no content to compare with" }
+
+func (o one) Raise(ctx context.Context, token fence.Token) error {
+	return fenceazure.Raise(ctx, o.Client, token, nil)
+}
+
+func (o one) Plain(ctx context.Context, content string, metadata map[string]string) error {
+	m := make(map[string]*string)
+	for k, v := range metadata {
+		m[k] = &v
+	}
+	_, err := o.Upload(ctx, streaming.NopCloser(strings.NewReader(content)), &blockblob.UploadOptions{Metadata: m})
+	return err
+}
+
+func (o one) Read(ctx context.Context) (string, map[string]string, error) {
+	a, err := o.DownloadStream(ctx, nil)
+	if err != nil {
+		return "", nil, err
+	}
+	defer a.Body.Close()
+	m := make(map[string]string)
+	for k, v := range a.Metadata {
+		m[k] = *v
+	}
+	content, err := io.ReadAll(a.Body)
+	return string(content), m, err
+}
+
+func (o one) Delete(ctx context.Context) error {
+	_, err := o.Client.Delete(ctx, nil)
+	return err
+}
+
+func TestAzurite(t *testing.T) {
+	account, _ := azurite(t)
+	for name, retries := range map[string]int32{"retries": 3, "one attempt": -1} {
+		t.Run(name, func(t *testing.T) {
+			objecttest.Run(t, func(t *testing.T, key string, rt http.RoundTripper) objecttest.Object {
+				return one{orders(t, account, rt, retries).NewBlockBlobClient(name + "/" + key)}
+			})
+		})
+	}
+	t.Run("no container", func(t *testing.T) {
+		tr := new(http.Transport)
+		defer tr.CloseIdleConnections()
+		c := orders(t, strings.Replace(account, "/devstoreaccount1", "/devstoreaccount1/none", 1), tr, -1)
+		err := fenceazure.Put(t.Context(), c.NewBlockBlobClient("k"), fencetest.Orders(1), strings.NewReader("x"), nil)
+		if err == nil || errors.Is(err, fence.ErrStale) {
+			t.Error(err)
+		}
+	})
+}
+
+// A blob under one of Azure's own leases is written with its id, as by the SDK.
+func TestLeased(t *testing.T) {
+	_, c := azurite(t)
+	b := c.NewBlockBlobClient("leased")
+	if err := fenceazure.Put(t.Context(), b, fencetest.Orders(1), strings.NewReader("first"), nil); err != nil {
+		t.Fatal(err)
+	}
+	l, err := lease.NewBlobClient(b, nil)
+	if err == nil {
+		_, err = l.AcquireLease(t.Context(), 60, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := &blob.LeaseAccessConditions{LeaseID: l.LeaseID()}
+	for _, c := range []struct {
+		number uint64
+		lease  *blob.LeaseAccessConditions
+		ok     bool
+	}{{2, nil, false}, {2, id, true}, {1, id, false}} {
+		token, access := fencetest.Orders(c.number), &blob.AccessConditions{LeaseAccessConditions: c.lease}
+		err := fenceazure.Put(t.Context(), b, token, strings.NewReader("x"), &blockblob.UploadOptions{AccessConditions: access})
+		if (err == nil) != c.ok || errors.Is(err, fence.ErrStale) != (c.number == 1) {
+			t.Errorf("Put %d with a lease %v: %v", c.number, c.lease, err)
+		}
+		token.Number++
+		err = fenceazure.Raise(t.Context(), b, token, &blob.SetMetadataOptions{AccessConditions: access})
+		if (err == nil) != c.ok || errors.Is(err, fence.ErrStale) != (c.number == 1) {
+			t.Errorf("Raise %d with a lease %v: %v", c.number+1, c.lease, err)
+		}
+	}
+}
+
+func TestConditionsAreRefused(t *testing.T) {
+	b, err := blockblob.NewClientWithNoCredential("https://account.blob.core.windows.net/orders/a/k?sig=secret", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	access := &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{}}
+	for _, err := range []error{
+		fenceazure.Put(t.Context(), b, fencetest.Orders(1), strings.NewReader("x"), &blockblob.UploadOptions{AccessConditions: access}),
+		fenceazure.Raise(t.Context(), b, fencetest.Orders(1), &blob.SetMetadataOptions{AccessConditions: access}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "https://account.blob.core.windows.net/orders/a/k: leave") || strings.Contains(err.Error(), "secret") {
+			t.Error(err)
+		}
+	}
+}
+
+// A blob's URL with a shared access signature is in no error.
+func TestSignatureIsNotTold(t *testing.T) {
+	b, err := blockblob.NewClientWithNoCredential("http://127.0.0.1:1/account/c/b?sv=2020&sig=hush", &blockblob.ClientOptions{
+		ClientOptions: policy.ClientOptions{Retry: policy.RetryOptions{MaxRetries: -1}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = fenceazure.Put(t.Context(), b, fence.Token{Election: "orders", Number: 1}, strings.NewReader("x"), nil)
+	if err == nil || strings.Contains(err.Error(), "hush") || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("got %v, want that the connection was refused, without the signature", err)
+	}
+}

@@ -1,0 +1,309 @@
+package fencedynamo_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/c8e606e4/leaderelection/deciders/dynamo/fencedynamo"
+	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
+)
+
+func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+
+func newClient(endpoint string, rt http.RoundTripper) *dynamodb.Client {
+	return dynamodb.New(dynamodb.Options{
+		BaseEndpoint: &endpoint, Region: "eu-west-1", Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""), HTTPClient: &http.Client{Transport: rt},
+	})
+}
+
+func TestFence(t *testing.T) {
+	for name, start := range map[string]func(testing.TB) string{"dynalite": stores.Dynalite, "DynamoDBLocal": stores.DynamoDBLocal} {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "dynalite" {
+				t.Skip("nightly: the same once more")
+			}
+			fences(t, start(t), name == "DynamoDBLocal")
+		})
+	}
+}
+
+func fences(t *testing.T, endpoint string, local bool) {
+	tr := new(http.Transport)
+	defer tr.CloseIdleConnections()
+	liar := &httpfault.Liar{Next: tr}
+	client := newClient(endpoint, liar)
+	table := aws.String("orders")
+	if _, err := client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
+		TableName: table, BillingMode: types.BillingModePayPerRequest,
+		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"), AttributeType: types.ScalarAttributeTypeS}},
+		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	soon := func(o *dynamodb.TableExistsWaiterOptions) { o.MinDelay, o.MaxDelay = 50*time.Millisecond, time.Second }
+	if err := dynamodb.NewTableExistsWaiter(client, soon).Wait(t.Context(), &dynamodb.DescribeTableInput{TableName: table}, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if err := fencedynamo.Verify(t.Context(), client, *table, "fence"); err != nil {
+		t.Error(err)
+	}
+	key := map[string]types.AttributeValue{"id": text("7")}
+	put := func(token fence.Token, state string) error {
+		in := &dynamodb.PutItemInput{TableName: table, Item: map[string]types.AttributeValue{"id": text("7"), "state": text(state)}}
+		_, err := fencedynamo.Put(t.Context(), client, token, in, "fence")
+		return err
+	}
+	update := func(token fence.Token, state, expression string) error {
+		in := &dynamodb.UpdateItemInput{TableName: table, Key: key, UpdateExpression: &expression, ConditionExpression: aws.String("attribute_exists(id)"),
+			ExpressionAttributeNames: map[string]string{"#s": "state"}, ExpressionAttributeValues: map[string]types.AttributeValue{":s": text(state)}}
+		if !strings.Contains(expression, ":s") {
+			in.ExpressionAttributeValues = nil
+		}
+		if !strings.Contains(expression, "#s") {
+			in.ExpressionAttributeNames = nil
+		}
+		_, err := fencedynamo.Update(t.Context(), client, token, in, "fence")
+		return err
+	}
+	for i, c := range []struct {
+		err  error
+		want error
+	}{
+		{put(fencetest.Orders(9), "a"), nil}, {put(fencetest.Orders(9), "b"), nil}, {put(fencetest.Orders(8), "c"), stale(local)},
+		{put(fencetest.Orders(10), "d"), nil}, {put(fencetest.Orders(0), "e"), fence.ErrNoToken},
+		{update(fencetest.Orders(9), "f", "SET #s = :s"), stale(local)}, {update(fencetest.Orders(11), "g", "SET #s = :s"), nil},
+		{put(fencetest.Orders(10), "h"), stale(local)}, {update(fencetest.Orders(12), "", "REMOVE #s"), nil}, {put(fencetest.Orders(11), "i"), stale(local)},
+	} {
+		if !errors.Is(c.err, c.want) {
+			t.Errorf("%d: %v, want %v", i, c.err, c.want)
+		}
+	}
+	item, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: table, Key: key, ConsistentRead: aws.Bool(true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := item.Item["fence"].(*types.AttributeValueMemberN); n == nil || n.Value != "12" || item.Item["state"] != nil {
+		t.Errorf("the item is %v", item.Item)
+	}
+	for i, expression := range []string{
+		"SET #s = :s", "set #s = :s", " Set\t#s = :s", "\n SET\n#s=:s", "REMOVE spare7 SET #s = :s", "remove spare7\nset #s = :s", "REMOVE spare7", "",
+	} {
+		token := fencetest.Orders(uint64(20 + i))
+		if err := update(token, expression, expression); err != nil {
+			t.Errorf("%q: %v", expression, err)
+		}
+		if err := update(fencetest.Orders(uint64(19+i)), "late", expression); !errors.Is(err, stale(local)) {
+			t.Errorf("%q under an older token: %v", expression, err)
+		}
+	}
+	t.Run("Deletes", func(t *testing.T) { deletes(t, client, table, local) })
+	if local { // the other knows no transactions
+		t.Run("Transaction", func(t *testing.T) { transaction(t, client, table) })
+	}
+	for _, lie := range httpfault.Lies() {
+		if strings.HasPrefix(lie.Name, "Replay") || strings.HasPrefix(lie.Name, "Old") {
+			continue // an answer that DynamoDB gave once has all that it could have
+		}
+		liar.Tell(&lie)
+		if err := put(fencetest.Orders(99), "lie"); err == nil || errors.Is(err, fence.ErrStale) || liar.Told() == 0 {
+			t.Errorf("%s: %v", lie.Name, err)
+		}
+		if err := update(fencetest.Orders(99), "lie", "SET #s = :s"); err == nil || errors.Is(err, fence.ErrStale) {
+			t.Errorf("%s: %v", lie.Name, err)
+		}
+		liar.Tell(nil)
+	}
+	if err := put(fencetest.Orders(98), "no lie"); err != nil {
+		t.Errorf("a lie was written: %v", err)
+	}
+	if _, err := fencedynamo.Put(t.Context(), client, fencetest.Orders(1), &dynamodb.PutItemInput{}, ""); err == nil {
+		t.Error("an attribute without a name is taken")
+	}
+}
+
+// Several items behind a fence that is an item of its own.
+func transaction(t *testing.T, client *dynamodb.Client, table *string) {
+	write := func(token fence.Token, state string) error {
+		in := &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
+			{Put: &types.Put{TableName: table, Item: map[string]types.AttributeValue{"id": text("one"), "state": text(state)}}},
+		}}
+		_, err := fencedynamo.Transact(t.Context(), client, token, in, "fence", &fencedynamo.TransactOptions{FenceTable: *table, FenceKey: map[string]types.AttributeValue{"id": text("the fence")}})
+		return err
+	}
+	for _, c := range []struct {
+		number uint64
+		want   error
+	}{{2, nil}, {2, nil}, {1, fence.ErrStale}, {3, nil}, {2, fence.ErrStale}} {
+		if err := write(fencetest.Orders(c.number), fmt.Sprint(c.number)); !errors.Is(err, c.want) {
+			t.Errorf("%d: %v, want %v", c.number, err, c.want)
+		}
+	}
+}
+
+// stale is the error that a stale token gets: dynalite does not return the item that refuses it.
+func stale(local bool) error {
+	if local {
+		return fence.ErrStale
+	}
+	return fence.ErrNotWritten
+}
+
+// A delete under a fence, of items with a fence of their own, alone and in a transaction
+// with the other kinds of writes.
+func deletes(t *testing.T, client *dynamodb.Client, table *string, local bool) {
+	key := func(id string) map[string]types.AttributeValue {
+		return map[string]types.AttributeValue{"id": text(id)}
+	}
+	put := func(id string, number uint64) {
+		if _, err := fencedynamo.Put(t.Context(), client, fencetest.Orders(number), &dynamodb.PutItemInput{TableName: table, Item: key(id)}, "fence"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	there := func(id string) bool {
+		out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: table, Key: key(id), ConsistentRead: aws.Bool(true)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.Item != nil
+	}
+	put("gone", 5)
+	for _, c := range []struct {
+		number uint64
+		want   error
+		there  bool
+	}{{4, stale(local), true}, {0, fence.ErrNoToken, true}, {5, nil, false}, {4, nil, false}} {
+		in := &dynamodb.DeleteItemInput{TableName: table, Key: key("gone"), ConditionExpression: aws.String("attribute_not_exists(kept)")}
+		if _, err := fencedynamo.Delete(t.Context(), client, fencetest.Orders(c.number), in, "fence"); !errors.Is(err, c.want) || there("gone") != c.there {
+			t.Errorf("deleting under %d: %v, and it is there: %v", c.number, err, there("gone"))
+		}
+	}
+	if !local {
+		return
+	}
+	for number, want := range map[uint64]error{7: fence.ErrStale, 8: nil} {
+		ids := []string{"put", "update", "delete", "check"}
+		for _, stale := range ids { // whichever of them has seen a newer one
+			for _, id := range ids {
+				seen := uint64(6)
+				if id == stale {
+					seen = 8
+				}
+				if _, err := client.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: table, Key: key(id)}); err != nil {
+					t.Fatal(err)
+				}
+				put(id, seen)
+			}
+			items := []types.TransactWriteItem{
+				{Put: &types.Put{TableName: table, Item: key("put")}}, {Update: &types.Update{TableName: table, Key: key("update")}},
+				{Delete: &types.Delete{TableName: table, Key: key("delete")}},
+				{ConditionCheck: &types.ConditionCheck{TableName: table, Key: key("check"), ConditionExpression: aws.String("attribute_exists(id)")}},
+			}
+			in := &dynamodb.TransactWriteItemsInput{TransactItems: items}
+			if _, err := fencedynamo.Transact(t.Context(), client, fencetest.Orders(number), in, "fence", nil); !errors.Is(err, want) || there("delete") != (want != nil) {
+				t.Errorf("a transaction under %d, where %q has seen 8: %v", number, stale, err)
+			}
+		}
+	}
+}
+
+// What can be no transaction under a fence is refused, and left as it is.
+func TestTransactionRefused(t *testing.T) {
+	token, key := fencetest.Orders(1), map[string]types.AttributeValue{"id": text("f")}
+	transact := func(items int, attribute string, opts *fencedynamo.TransactOptions) error {
+		in := &dynamodb.TransactWriteItemsInput{TransactItems: make([]types.TransactWriteItem, items)}
+		_, err := fencedynamo.Transact(t.Context(), &recorder{}, token, in, attribute, opts)
+		return err
+	}
+	for says, err := range map[string]error{
+		"make it smaller": transact(100, "fence", &fencedynamo.TransactOptions{FenceTable: "t", FenceKey: key}),
+		"no table":        transact(1, "fence", &fencedynamo.TransactOptions{FenceKey: key}),
+		"or no key":       transact(1, "fence", &fencedynamo.TransactOptions{FenceTable: "t"}),
+		"has no name":     transact(1, "", &fencedynamo.TransactOptions{FenceTable: "t", FenceKey: key}),
+		"is empty":        transact(1, "fence", nil),
+	} {
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want an error that says %q", err, says)
+		}
+	}
+	if _, err := fencedynamo.Delete(t.Context(), &recorder{}, fencetest.Orders(0), &dynamodb.DeleteItemInput{}, "fence"); !errors.Is(err, fence.ErrNoToken) {
+		t.Errorf("a delete without a token: %v", err)
+	}
+}
+
+// Nothing is sent under what is not a token.
+func TestNotTokens(t *testing.T) {
+	for _, bad := range fencetest.NotTokens() {
+		var sent recorder
+		_, put := fencedynamo.Put(t.Context(), &sent, bad, &dynamodb.PutItemInput{}, "fence")
+		_, update := fencedynamo.Update(t.Context(), &sent, bad, &dynamodb.UpdateItemInput{}, "fence")
+		_, transact := fencedynamo.Transact(t.Context(), &sent, bad, &dynamodb.TransactWriteItemsInput{}, "fence", nil)
+		for name, err := range map[string]error{"Put": put, "Update": update, "Transact": transact} {
+			if !errors.Is(err, fence.ErrMalformed) || sent != (recorder{}) {
+				t.Errorf("%s under %v: %v", name, bad, err)
+			}
+		}
+	}
+}
+
+// Something else than a fence may cancel a transaction, or refuse a write.
+func TestRefusedOtherwise(t *testing.T) {
+	token := fencetest.Orders(7)
+	item := func(fence string) map[string]types.AttributeValue {
+		return map[string]types.AttributeValue{"id": text("1"), "fence": &types.AttributeValueMemberN{Value: fence}}
+	}
+	of := func(code string, item map[string]types.AttributeValue) error {
+		return fmt.Errorf("wrapped: %w", &types.TransactionCanceledException{CancellationReasons: []types.CancellationReason{{Code: aws.String("None")}, {}, {Code: &code, Item: item}}})
+	}
+	for name, c := range map[string]struct{ err, want error }{
+		"a fence of a transaction":            {of("ConditionalCheckFailed", item("8")), fence.ErrStale},
+		"a condition in a transaction":        {of("ConditionalCheckFailed", item("7")), fence.ErrNotWritten},
+		"a conflict":                          {of("TransactionConflict", item("8")), nil},
+		"too many":                            {of("ThrottlingError", nil), nil},
+		"nothing":                             {of("None", nil), nil},
+		"the fence":                           {&types.ConditionalCheckFailedException{Item: item("18446744073709551615")}, fence.ErrStale},
+		"a condition beside the fence":        {&types.ConditionalCheckFailedException{Item: item("6")}, fence.ErrNotWritten},
+		"an item that is not there":           {&types.ConditionalCheckFailedException{}, fence.ErrNotWritten},
+		"an item whose fence holds no number": {&types.ConditionalCheckFailedException{Item: item("x")}, fence.ErrNotWritten},
+		"something else that has gone wrong":  {errors.New("no route to host"), nil},
+	} {
+		_, got := fencedynamo.Put(t.Context(), &recorder{err: c.err}, token, &dynamodb.PutItemInput{}, "fence")
+		if errors.Is(got, fence.ErrStale) != (c.want == fence.ErrStale) || errors.Is(got, fence.ErrNotWritten) != (c.want == fence.ErrNotWritten) || !errors.Is(got, c.err) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// Whatever an expression is, what it said is still there, and the number joins its SET
+// clause if there is one.
+func FuzzUpdate(f *testing.F) {
+	for _, e := range []string{"", "SET a = b", "set #set = :set", "REMOVE #set, a.b", "ADD :set x SET y = z", "SETx = 1", "SET", "(set a = b)", "reset = 1"} {
+		f.Add(e)
+	}
+	clause := regexp.MustCompile(`(?i)(^|[^\w#:.])set\s`)
+	f.Fuzz(func(t *testing.T, e string) {
+		var sent recorder
+		if _, err := fencedynamo.Update(t.Context(), &sent, fencetest.Orders(1), &dynamodb.UpdateItemInput{UpdateExpression: &e}, "fence"); err != nil {
+			t.Fatal(err)
+		}
+		got, ours := *sent.update.UpdateExpression, "#leaderelectionFence = :leaderelectionFence, "
+		if !clause.MatchString(e) {
+			ours = "SET #leaderelectionFence = :leaderelectionFence"
+		}
+		if rest := strings.Replace(got, ours, "", 1); rest == got || strings.TrimSpace(rest) != strings.TrimSpace(e) {
+			t.Errorf("%q becomes %q", e, got)
+		}
+	})
+}

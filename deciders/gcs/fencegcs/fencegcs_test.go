@@ -1,0 +1,197 @@
+package fencegcs_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/storage"
+	"github.com/googleapis/gax-go/v2"
+	"go.uber.org/goleak"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/c8e606e4/leaderelection/deciders/gcs/fencegcs"
+	"github.com/c8e606e4/leaderelection/deciders/internal/objecttest"
+	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
+)
+
+func TestMain(m *testing.M) {
+	// The client's own, which it starts once and never ends.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+}
+
+const bucket = "orders"
+
+// object returns one of the emulator at url. Its client repeats what fails as by
+// default, without long pauses, or not at all.
+func object(t *testing.T, url, name string, rt http.RoundTripper, retries bool) *storage.ObjectHandle {
+	t.Helper()
+	c, err := storage.NewClient(t.Context(), option.WithEndpoint(url+"/storage/v1/"), option.WithoutAuthentication(),
+		storage.WithJSONReads(), option.WithHTTPClient(&http.Client{Transport: rt}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetRetry(storage.WithBackoff(gax.Backoff{Initial: time.Millisecond, Max: 10 * time.Millisecond}))
+	if !retries {
+		c.SetRetry(storage.WithPolicy(storage.RetryNever))
+	}
+	return c.Bucket(bucket).Object(name)
+}
+
+type one struct{ *storage.ObjectHandle }
+
+func (o one) Put(ctx context.Context, token fence.Token, content string) error {
+	return fencegcs.Put(ctx, o.ObjectHandle, token, strings.NewReader(content), func(w *storage.Writer) {
+		w.ContentType, w.Metadata = "text/plain", map[string]string{"team": "a", "FencingToken": "mine"}
+	})
+}
+
+func (o one) Raise(ctx context.Context, token fence.Token) error {
+	return fencegcs.Raise(ctx, o.ObjectHandle, token)
+}
+
+func (o one) Plain(ctx context.Context, content string, metadata map[string]string) error {
+	w := o.NewWriter(ctx)
+	w.Metadata = metadata
+	_, err := io.WriteString(w, content)
+	return errors.Join(err, w.Close())
+}
+
+func (o one) Read(ctx context.Context) (string, map[string]string, error) {
+	a, err := o.Attrs(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	r, err := o.NewReader(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	defer r.Close()
+	content, err := io.ReadAll(r)
+	return string(content), a.Metadata, err
+}
+
+func TestFakeGCS(t *testing.T) {
+	url := metagenerations(t, stores.FakeGCS(t, bucket))
+	for name, retries := range map[string]bool{"retries": true, "one attempt": false} {
+		t.Run(name, func(t *testing.T) {
+			objecttest.Run(t, func(t *testing.T, key string, rt http.RoundTripper) objecttest.Object {
+				return one{object(t, url, name+"/"+key, rt, retries)}
+			})
+		})
+	}
+}
+
+// What is more than the client sends in one request is written and repeated as
+// well.
+func TestLarge(t *testing.T) {
+	tr := new(http.Transport)
+	defer tr.CloseIdleConnections()
+	o := object(t, stores.FakeGCS(t, bucket), "large", tr, true)
+	content := bytes.Repeat([]byte("0123456789"), 100_000)
+	for n := range uint64(2) {
+		err := fencegcs.Put(t.Context(), o, fencetest.Orders(n+1), bytes.NewReader(content), func(w *storage.Writer) { w.ChunkSize = 256 << 10 })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := fencegcs.Put(t.Context(), o, fencetest.Orders(1), bytes.NewReader(nil), nil); !errors.Is(err, fence.ErrStale) {
+		t.Error(err)
+	}
+	if got, _, err := (one{o}).Read(t.Context()); got != string(content) || err != nil {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+// A content that breaks off makes no object of what there was of it.
+func TestBrokenContent(t *testing.T) {
+	tr := new(http.Transport)
+	defer tr.CloseIdleConnections()
+	o := object(t, stores.FakeGCS(t, bucket), "broken", tr, true)
+	if err := fencegcs.Put(t.Context(), o, fencetest.Orders(1), strings.NewReader("whole"), nil); err != nil {
+		t.Fatal(err)
+	}
+	err := fencegcs.Put(t.Context(), o, fencetest.Orders(2), &broken{strings.NewReader("half of it")}, nil)
+	if !errors.Is(err, errDisk) {
+		t.Error(err)
+	}
+	if got, m, err := (one{o}).Read(t.Context()); got != "whole" || m["fencingtoken"] != "orders:1" || err != nil {
+		t.Errorf("%q %v %v", got, m, err)
+	}
+}
+
+var errDisk = errors.New("the disk is gone")
+
+type broken struct{ *strings.Reader }
+
+func (b *broken) Read(p []byte) (int, error) {
+	if b.Len() < 5 {
+		return 0, errDisk
+	}
+	return b.Reader.Read(p[:min(len(p), 3)])
+}
+
+func (b *broken) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, struct{ io.Reader }{b}) }
+
+// A refused condition has another form with gRPC. The write looks again then, as with
+// HTTP: here another leader has written in between.
+func TestRefusalsOfGRPC(t *testing.T) {
+	url := stores.FakeGCS(t, bucket)
+	for _, code := range []codes.Code{codes.FailedPrecondition, codes.Aborted} {
+		tr := new(http.Transport)
+		defer tr.CloseIdleConnections()
+		rt := &grpcLike{RoundTripper: tr, code: code, left: 1}
+		name := code.String()
+		rt.before = func() {
+			if err := (one{object(t, url, name, tr, false)}).Put(t.Context(), fencetest.Orders(2), "new leader"); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := (one{object(t, url, name, rt, false)}).Put(t.Context(), fencetest.Orders(1), "old leader"); !errors.Is(err, fence.ErrStale) {
+			t.Errorf("%v: %v", code, err)
+		}
+		rt.left = 2 // and where the new one is refused, it writes in the end
+		if err := (one{object(t, url, name, rt, false)}).Put(t.Context(), fencetest.Orders(3), "newest"); err != nil || rt.left != 0 {
+			t.Errorf("%v: %v, and %d refusals left", code, err, rt.left)
+		}
+	}
+}
+
+// grpcLike refuses writes as gRPC does.
+type grpcLike struct {
+	http.RoundTripper
+	code   codes.Code
+	left   int
+	before func()
+}
+
+func (g *grpcLike) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPost || g.left == 0 {
+		return g.RoundTripper.RoundTrip(r)
+	}
+	g.left--
+	if f := g.before; f != nil {
+		g.before = nil
+		f()
+	}
+	return nil, status.Error(g.code, "said the server")
+}
+
+func TestNoBucket(t *testing.T) {
+	tr := new(http.Transport)
+	defer tr.CloseIdleConnections()
+	err := fencegcs.Put(t.Context(), object(t, stores.FakeGCS(t), "k", tr, false), fencetest.Orders(1), strings.NewReader("x"), nil)
+	if err == nil || !strings.Contains(err.Error(), "gs://orders/k") || errors.Is(err, fence.ErrStale) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,356 @@
+// Package objecttest holds the fences on objects to what they all promise, on the
+// store's server or its emulator. It is for tests.
+package objecttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/object"
+	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
+)
+
+// Object is one object of a store, and a client of it.
+type Object interface {
+	// Put writes through the fence.
+	Put(ctx context.Context, token fence.Token, content string) error
+	// Plain writes as one does who knows of no fence.
+	Plain(ctx context.Context, content string, metadata map[string]string) error
+	// Read returns what there is.
+	Read(ctx context.Context) (content string, metadata map[string]string, err error)
+	// Delete deletes it.
+	Delete(ctx context.Context) error
+}
+
+// Raiser is an Object whose fence can be raised without a write.
+type Raiser interface {
+	Raise(ctx context.Context, token fence.Token) error
+}
+
+// Make returns the object of that name, by a client that sends its requests
+// through rt.
+type Make func(t *testing.T, name string, rt http.RoundTripper) Object
+
+// Run runs the suite.
+func Run(t *testing.T, mk Make) {
+	for _, c := range []struct {
+		name string
+		run  func(t *testing.T, s *suite)
+	}{
+		{"InTurn", inTurn},
+		{"BeforeThereWasAFence", beforeTheFence},
+		{"MetadataThatIsNone", metadataThatIsNone},
+		{"OwnMetadataStays", ownMetadataStays},
+		{"AnotherBetweenLookAndWrite", between},
+		{"DeletedBetween", deletedBetween},
+		{"AnswerLost", answerLost},
+		{"AnswerLostThenDeposed", answerLostThenDeposed},
+		{"RequestLost", requestLost},
+		{"CtxEnded", ctxEnded},
+		{"AtOnce", atOnce},
+		{"Raise", admit},
+		{"Lies", lies},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &suite{wire: new(Wire), make: func(rt http.RoundTripper) Object { return mk(t, "orders/"+c.name, rt) }}
+			s.Object = s.make(s.wire)
+			other := new(Wire)
+			s.other = s.make(other)
+			c.run(t, s)
+			s.wire.CloseIdleConnections()
+			other.CloseIdleConnections()
+		})
+	}
+}
+
+// text is a content under a token, with the mark that fences3 wants.
+func text(t fence.Token, what string) string { return fmt.Sprintf("%s fencing(%v)", what, t) }
+
+// suite is one test's object, reached through wire.
+type suite struct {
+	Object
+	wire  *Wire
+	other Object // the same object, reached another way
+	make  func(http.RoundTripper) Object
+}
+
+// put writes, and says what the object holds then: the new content, or where the
+// write is refused with want, what it held before.
+func (s *suite) put(t *testing.T, token fence.Token, what string, want error) {
+	t.Helper()
+	before, _, _ := s.Read(t.Context())
+	err := s.Put(t.Context(), token, text(token, what))
+	if !errors.Is(err, want) {
+		t.Fatalf("%v: %v, want %v", token, err, want)
+	}
+	if want == nil {
+		before = text(token, what)
+	}
+	s.holds(t, before)
+}
+
+func (s *suite) holds(t *testing.T, want string) {
+	t.Helper()
+	if got, _, err := s.Read(t.Context()); err != nil || got != want {
+		t.Fatalf("the object holds %q, want %q (%v)", got, want, err)
+	}
+}
+
+func inTurn(t *testing.T, s *suite) {
+	for _, c := range []struct {
+		number uint64
+		want   error
+	}{{2, nil}, {2, nil}, {1, fence.ErrStale}, {5, nil}, {4, fence.ErrStale}, {5, nil}, {10, nil}, {9, fence.ErrStale}} {
+		s.put(t, fencetest.Orders(c.number), "in turn", c.want)
+	}
+	var stale *fence.StaleError
+	err := s.Put(t.Context(), fencetest.Orders(3), text(fencetest.Orders(3), "late"))
+	if !errors.As(err, &stale) || stale.Greatest != 10 || stale.Token != fencetest.Orders(3) || !strings.Contains(err.Error(), "orders/InTurn") {
+		t.Errorf("%v", err)
+	}
+	before := s.wire.sent()
+	if err := s.Put(t.Context(), fence.Token{Election: "orders"}, text(fencetest.Orders(10), "none")); !errors.Is(err, fence.ErrNoToken) || s.wire.sent() != before {
+		t.Errorf("without a token: %v, and %d requests", err, s.wire.sent()-before)
+	}
+	for _, bad := range fencetest.NotTokens() {
+		if err := s.Put(t.Context(), bad, text(bad, "none")); !errors.Is(err, fence.ErrMalformed) || s.wire.sent() != before {
+			t.Errorf("%v: %v, and %d requests", bad, err, s.wire.sent()-before)
+		}
+	}
+}
+
+// An object from before there was a fence takes any token, and has one then.
+func beforeTheFence(t *testing.T, s *suite) {
+	if err := s.Plain(t.Context(), "old", map[string]string{"team": "a"}); err != nil {
+		t.Fatal(err)
+	}
+	s.put(t, fencetest.Orders(3), "first", nil)
+	s.put(t, fencetest.Orders(2), "late", fence.ErrStale)
+}
+
+// What is in the metadata and is no token of this election is left alone.
+func metadataThatIsNone(t *testing.T, s *suite) {
+	for bad, want := range map[string]error{
+		"7": fence.ErrMalformed, "orders:": fence.ErrMalformed, "orders:-1": fence.ErrMalformed, "orders:1, orders:2": fence.ErrMalformed,
+		"orders:99999999999999999999": fence.ErrMalformed, "users:1": fence.ErrOtherElection, "orders%2Feu:1": fence.ErrOtherElection,
+	} {
+		if err := s.Plain(t.Context(), "is "+bad, map[string]string{object.TokenName: bad}); err != nil {
+			t.Fatal(err)
+		}
+		s.put(t, fencetest.Orders(9), "over it", want)
+		if err := s.Put(t.Context(), fencetest.Orders(9), text(fencetest.Orders(9), "over it")); !strings.Contains(err.Error(), object.TokenName) {
+			t.Errorf("it does not name the metadata: %v", err)
+		}
+	}
+}
+
+// The fence's names are the only ones that it takes.
+func ownMetadataStays(t *testing.T, s *suite) {
+	s.put(t, fencetest.Orders(1), "first", nil)
+	_, m, err := s.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	low := make(map[string]string)
+	for k, v := range m {
+		low[strings.ToLower(k)] = v
+	}
+	if low["team"] != "a" || low[object.TokenName] != "orders:1" || low[object.WriteName] == "" {
+		t.Errorf("the metadata is %v", m)
+	}
+}
+
+// The new leader writes between the old one's look and its write, which is what
+// happens to a leader that is stopped there.
+func between(t *testing.T, s *suite) {
+	write := func(token fence.Token, what string) func() {
+		return func() {
+			if err := s.other.Put(t.Context(), token, text(token, what)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	s.wire.beforeWrite(write(fencetest.Orders(2), "new leader")) // of an object that there was not
+	s.put2(t, fencetest.Orders(1), fence.ErrStale, text(fencetest.Orders(2), "new leader"))
+	s.wire.beforeWrite(write(fencetest.Orders(4), "new leader")) // of one that there was
+	s.put2(t, fencetest.Orders(3), fence.ErrStale, text(fencetest.Orders(4), "new leader"))
+	s.wire.beforeWrite(write(fencetest.Orders(4), "old leader")) // the other way round: the new one looks again, and writes
+	s.put2(t, fencetest.Orders(5), nil, text(fencetest.Orders(5), "between"))
+	s.wire.beforeWrite(write(fencetest.Orders(5), "same leader"))
+	s.put2(t, fencetest.Orders(5), nil, text(fencetest.Orders(5), "between"))
+	s.wire.beforeWrite(func() {
+		if err := s.other.Plain(t.Context(), "unfenced", nil); err != nil {
+			t.Error(err)
+		}
+	})
+	s.put2(t, fencetest.Orders(6), nil, text(fencetest.Orders(6), "between"))
+}
+
+// put2 writes while something happens in between.
+func (s *suite) put2(t *testing.T, token fence.Token, want error, holds string) {
+	t.Helper()
+	if err := s.Put(t.Context(), token, text(token, "between")); !errors.Is(err, want) {
+		t.Fatalf("%v: %v, want %v", token, err, want)
+	}
+	s.holds(t, holds)
+}
+
+func deletedBetween(t *testing.T, s *suite) {
+	s.put(t, fencetest.Orders(1), "first", nil)
+	s.wire.beforeWrite(func() {
+		if err := s.other.Delete(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	s.put2(t, fencetest.Orders(2), nil, text(fencetest.Orders(2), "between"))
+}
+
+// A write whose answer is lost is known again, whether the client repeats it or
+// not.
+func answerLost(t *testing.T, s *suite) {
+	for n := uint64(1); n <= 2; n++ { // an object that there is not, and one that there is
+		s.wire.lose(loss{answers: 1})
+		s.put(t, fencetest.Orders(n), fmt.Sprint("answer lost ", n), nil)
+		if len(s.wire.accepted()) != int(n) {
+			t.Errorf("accepted: %v", s.wire.accepted())
+		}
+	}
+}
+
+// The answer is lost, and before anybody asks, another one leads and writes.
+func answerLostThenDeposed(t *testing.T, s *suite) {
+	s.put(t, fencetest.Orders(1), "first", nil)
+	s.wire.lose(loss{answers: 1, then: func() {
+		if err := s.other.Put(t.Context(), fencetest.Orders(2), text(fencetest.Orders(2), "new leader")); err != nil {
+			t.Error(err)
+		}
+	}})
+	s.put2(t, fencetest.Orders(1), fence.ErrStale, text(fencetest.Orders(2), "new leader"))
+}
+
+// A write that never arrives is an error, and no refusal.
+func requestLost(t *testing.T, s *suite) {
+	s.put(t, fencetest.Orders(1), "first", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var tries atomic.Int64
+	s.wire.lose(loss{requests: true, each: func() {
+		if tries.Add(1) == 10 {
+			cancel() // for a client that never gives up
+		}
+	}})
+	err := s.Put(ctx, fencetest.Orders(1), text(fencetest.Orders(1), "lost"))
+	if err == nil || errors.Is(err, fence.ErrStale) || !strings.Contains(err.Error(), "orders/RequestLost") {
+		t.Errorf("%v", err)
+	}
+	s.wire.lose(loss{})
+	s.holds(t, text(fencetest.Orders(1), "first"))
+}
+
+func ctxEnded(t *testing.T, s *suite) {
+	s.put(t, fencetest.Orders(1), "first", nil)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Put(ended, fencetest.Orders(2), text(fencetest.Orders(2), "second")); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "writing ") || !strings.Contains(err.Error(), "orders/CtxEnded") {
+		t.Errorf("%v", err)
+	}
+	s.holds(t, text(fencetest.Orders(1), "first"))
+	ctx, cancel := context.WithCancel(t.Context()) // and in the middle of the write
+	defer cancel()
+	s.wire.beforeWrite(cancel)
+	if err := s.Put(ctx, fencetest.Orders(2), text(fencetest.Orders(2), "second")); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "writing ") || !strings.Contains(err.Error(), "orders/CtxEnded") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Many writers of several leaderships: the server's own order of accepted writes never
+// goes back, all are either accepted or refused as stale, and what is there at
+// the end is the greatest's.
+func atOnce(t *testing.T, s *suite) {
+	const writers, rounds = 6, 8
+	var wg sync.WaitGroup
+	for i := range writers {
+		o := s.make(s.wire)
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for n := range rounds {
+				token := fencetest.Orders(uint64(1 + n + i%3))
+				err := o.Put(t.Context(), token, text(token, fmt.Sprint("writer ", i)))
+				if err != nil && !errors.Is(err, fence.ErrStale) {
+					t.Error(err)
+				}
+			}
+		}()
+	}
+	wg.Wait()
+	greatest, accepted := leaderelection.NoElections, s.wire.accepted()
+	for _, a := range accepted {
+		token, err := fence.ParseToken(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token.Number < greatest {
+			t.Fatalf("a write under %d was accepted after one under %d, of %v", token.Number, greatest, accepted)
+		}
+		greatest = token.Number
+	}
+	t.Logf("%d accepted of %d", len(accepted), writers*rounds)
+	if content, _, err := s.Read(t.Context()); err != nil || !strings.HasSuffix(content, "(orders:10)") {
+		t.Errorf("the object holds %q, %v", content, err)
+	}
+}
+
+// admit is for objects whose fence can be raised without a write.
+func admit(t *testing.T, s *suite) {
+	a, ok := s.Object.(Raiser)
+	if !ok {
+		if err := s.Put(t.Context(), fencetest.Orders(1), text(fencetest.Orders(1), "first")); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if err := a.Raise(t.Context(), fencetest.Orders(1)); err == nil || errors.Is(err, fence.ErrStale) {
+		t.Fatalf("of no object: %v", err)
+	}
+	s.put(t, fencetest.Orders(1), "first", nil)
+	for range 2 {
+		if err := a.Raise(t.Context(), fencetest.Orders(3)); err != nil {
+			t.Fatal(err)
+		}
+		s.holds(t, text(fencetest.Orders(1), "first"))
+	}
+	if err := a.Raise(t.Context(), fencetest.Orders(2)); !errors.Is(err, fence.ErrStale) {
+		t.Errorf("a smaller one: %v", err)
+	}
+	s.put(t, fencetest.Orders(2), "late", fence.ErrStale)
+	s.put(t, fencetest.Orders(3), "third", nil)
+	if _, m, err := s.Read(t.Context()); err != nil || m["team"] == "" && m["Team"] == "" {
+		t.Errorf("the metadata is %v, %v", m, err)
+	}
+	// Raised between the look and the write, it refuses the write.
+	s.wire.beforeWrite(func() {
+		if err := s.other.(Raiser).Raise(t.Context(), fencetest.Orders(5)); err != nil {
+			t.Error(err)
+		}
+	})
+	s.put2(t, fencetest.Orders(4), fence.ErrStale, text(fencetest.Orders(3), "third"))
+	// And the other way round.
+	s.wire.beforeWrite(func() {
+		if err := s.other.Put(t.Context(), fencetest.Orders(7), text(fencetest.Orders(7), "seventh")); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := a.Raise(t.Context(), fencetest.Orders(6)); !errors.Is(err, fence.ErrStale) {
+		t.Errorf("another wrote in between: %v", err)
+	}
+	s.holds(t, text(fencetest.Orders(7), "seventh"))
+}

@@ -1,0 +1,136 @@
+package fencesql_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"log"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"go.uber.org/goleak"
+	_ "modernc.org/sqlite"
+
+	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/fence/fencesql"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
+)
+
+func TestMain(m *testing.M) {
+	_ = mysql.SetLogger(log.New(io.Discard, "", 0)) // it tells of connections that are cut here
+	goleak.VerifyTestMain(m)
+}
+
+// server is a database to run the tests on.
+type server struct {
+	dialect fencesql.Dialect
+	driver  string
+	address string
+	waiting string // how many sessions wait for a lock
+}
+
+// Each test runs on each server, once at each isolation level that its transactions may
+// have by default, in a database of its own.
+func TestFences(t *testing.T) {
+	for name, start := range map[string]func(t *testing.T) func(database, level string) server{
+		"PostgreSQL": func(t *testing.T) func(database, level string) server {
+			addr := stores.Postgres(t).Addr
+			return func(database, level string) server {
+				return server{fencesql.PostgreSQL(), "pgx", "postgres://postgres@" + addr + "/" + database + "?sslmode=disable&default_transaction_isolation=" + url.PathEscape(level),
+					"SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE NOT granted AND datname = current_database()"}
+			}
+		},
+		"MariaDB": func(t *testing.T) func(database, level string) server {
+			addr := stores.MariaDB(t).Addr
+			return func(database, level string) server {
+				c := mysql.NewConfig()
+				c.User, c.Net, c.Addr, c.DBName = "root", "tcp", addr, database
+				c.Params = map[string]string{"tx_isolation": "'" + strings.ToUpper(strings.ReplaceAll(level, " ", "-")) + "'"}
+				return server{fencesql.MySQL(), "mysql", c.FormatDSN(),
+					"SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Innodb_row_lock_current_waits'"}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := start(t)
+			for i, level := range []string{"read committed", "repeatable read", "serializable"} {
+				for what, test := range map[string]func(t *testing.T, s server){
+					"table": tables, "admit": admit, "names": names, "upsert": upsert, "unfit": unfit, "skipped": skipped, "vanished leader": vanishedLeader, "idle timeout": idleTimeout, "nobody overtakes": nobodyOvertakes,
+				} {
+					t.Run(level+"/"+what, func(t *testing.T) {
+						database := fmt.Sprintf("level%d_%s", i, strings.ReplaceAll(what, " ", "_"))
+						first := map[string]string{"PostgreSQL": "postgres", "MariaDB": "test"}[name]
+						exec1(t, at(first, level).open(t), "CREATE DATABASE "+database)
+						test(t, at(database, level))
+					})
+				}
+			}
+		})
+	}
+}
+
+// open returns a pool of connections, as of one process.
+func (s server) open(t testing.TB) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(s.driver, s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// table makes a table of fences.
+func (s server) table(t testing.TB, name string, opts *fencesql.Options) *fencesql.Table {
+	t.Helper()
+	table, err := fencesql.NewTable(s.dialect, name, opts)
+	if err == nil {
+		err = table.Create(t.Context(), s.open(t))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+func exec1(t testing.TB, db *sql.DB, query string, args ...any) int64 {
+	t.Helper()
+	r, err := db.ExecContext(t.Context(), query, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	n, err := r.RowsAffected()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// number is a query's only answer.
+func number(t testing.TB, db *sql.DB, query string) (n int64) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
+		t.Errorf("%s: %v", query, err)
+	}
+	return n
+}
+
+// add is a write under the fence: it adds to the only row of account.
+func add(ctx context.Context, db *sql.DB, table *fencesql.Table, token fence.Token, amount string) error {
+	return table.Do(ctx, db, token, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "UPDATE account SET balance = balance + "+amount)
+		return err
+	})
+}
+
+// account makes the table of which add writes the only row.
+func account(t testing.TB, db *sql.DB) {
+	t.Helper()
+	exec1(t, db, "CREATE TABLE account (balance BIGINT NOT NULL)")
+	exec1(t, db, "INSERT INTO account VALUES (0)")
+}

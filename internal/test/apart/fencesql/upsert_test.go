@@ -1,0 +1,194 @@
+package fencesql_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/fence/fencesql"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
+)
+
+// Rows are made, replaced and refused, whatever the driver says of the rows affected.
+func upsert(t *testing.T, s server) {
+	addresses := map[string]string{"as it comes": s.address}
+	if s.driver == "mysql" { // with this MySQL counts a row that was found as affected
+		addresses["rows found"] = s.address + "&clientFoundRows=true"
+	}
+	for name, address := range addresses {
+		t.Run(name, func(t *testing.T) {
+			s := s
+			s.address = address
+			upserts(t, s)
+		})
+	}
+}
+
+func upserts(t *testing.T, s server) {
+	db := s.open(t)
+	exec1(t, db, "DROP TABLE IF EXISTS stock")
+	exec1(t, db, "CREATE TABLE stock (shop VARCHAR(20), item BIGINT, pieces BIGINT, note VARCHAR(20), fence BIGINT, PRIMARY KEY (shop, item))")
+	u, err := fencesql.NewUpsert(s.dialect, "stock", []string{"shop", "item"}, []string{"pieces", "note"}, "fence")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := func(item int) string {
+		var pieces, number sql.NullInt64
+		var note string
+		err := db.QueryRowContext(t.Context(), fmt.Sprintf("SELECT pieces, note, fence FROM stock WHERE shop = 'a' AND item = %d", item)).Scan(&pieces, &note, &number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%d %s %d", pieces.Int64, note, number.Int64)
+	}
+	for i, c := range []struct {
+		number   uint64
+		pieces   int
+		note     string
+		want     error
+		row      string
+		greatest uint64
+	}{
+		{2, 1, "made", nil, "1 made 2", 0}, {2, 2, "same leader", nil, "2 same leader 2", 0}, {2, 2, "same leader", nil, "2 same leader 2", 0},
+		{1, 3, "late", fence.ErrStale, "2 same leader 2", 2}, {1, 2, "same leader", fence.ErrStale, "2 same leader 2", 2},
+		{5, 3, "newer", nil, "3 newer 5", 0}, {4, 4, "late", fence.ErrStale, "3 newer 5", 5}, {0, 4, "none", fence.ErrNoToken, "3 newer 5", 0},
+		{math.MaxInt64 + 1, 4, "too great", fence.ErrMalformed, "3 newer 5", 0},
+	} {
+		err := u.Exec(t.Context(), db, fencetest.Orders(c.number), "a", 1, c.pieces, c.note)
+		var stale *fence.StaleError
+		if errors.As(err, &stale) && stale.Greatest != leaderelection.ElectionNumber(c.greatest) || !errors.Is(err, c.want) || row(1) != c.row {
+			t.Errorf("%d: %v, and the row is %q; want %v (of %d) and %q", i, err, row(1), c.want, c.greatest, c.row)
+		}
+	}
+	// A row from before there was a fence, and one of another key, which is apart.
+	exec1(t, db, "INSERT INTO stock VALUES ('a', 2, 7, 'old', NULL)")
+	if err := u.Exec(t.Context(), db, fencetest.Orders(1), "a", 2, 8, "fenced"); err != nil || row(2) != "8 fenced 1" || row(1) != "3 newer 5" {
+		t.Errorf("%v, and the rows are %q and %q", err, row(1), row(2))
+	}
+	// In a transaction of one's own, which is left to its owner.
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if err := u.Exec(t.Context(), tx, fencetest.Orders(4), "a", 1, 9, "late"); !errors.Is(err, fence.ErrStale) {
+		t.Errorf("in a transaction: %v", err)
+	}
+	if err := u.Exec(t.Context(), tx, fencetest.Orders(6), "a", 1, 9, "mine"); err != nil {
+		t.Error(err)
+	}
+	if err := tx.Rollback(); err != nil || row(1) != "3 newer 5" {
+		t.Errorf("%v, and the row is %q", err, row(1))
+	}
+	// What a transaction saw before another leader came does not pass for its own writing.
+	old, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Rollback()
+	var seen int64
+	if err := old.QueryRowContext(t.Context(), "SELECT pieces FROM stock WHERE item = 1").Scan(&seen); err != nil || seen != 3 {
+		t.Fatal(seen, err)
+	}
+	if s.serializable(t) {
+		t.Log("a reader holds the row: nobody comes between")
+	} else if err := u.Exec(t.Context(), db, fencetest.Orders(7), "a", 1, 4, "next"); err != nil {
+		t.Fatal(err)
+	} else if err := u.Exec(t.Context(), old, fencetest.Orders(5), "a", 1, 5, "late"); err == nil {
+		t.Error("a transaction of an older leader has written over a newer one's row")
+	}
+	if err := old.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Exec(t.Context(), db, fencetest.Orders(6), "a", 1, 9); err == nil || !strings.Contains(err.Error(), "shop, item, pieces, note") {
+		t.Errorf("a value is missing: %v", err)
+	}
+	exec1(t, db, "DROP TABLE stock")
+	if err := u.Exec(t.Context(), db, fencetest.Orders(6), "a", 1, 9, "gone"); err == nil || errors.Is(err, fence.ErrStale) || !strings.Contains(err.Error(), "stock") {
+		t.Errorf("without a table: %v", err)
+	}
+	together(t, s)
+}
+
+// serializable reports whether a read in a transaction locks what it reads.
+func (s server) serializable(t *testing.T) bool {
+	if s.driver != "mysql" {
+		return s.driver == "sqlite" // it has one writer, and its transactions are immediate
+	}
+	var level string
+	if err := s.open(t).QueryRowContext(t.Context(), "SELECT @@tx_isolation").Scan(&level); err != nil {
+		t.Fatal(err)
+	}
+	return level == "SERIALIZABLE"
+}
+
+// Of many that write one row at once, the greatest number stays.
+func together(t *testing.T, s server) {
+	db := s.open(t)
+	exec1(t, db, "CREATE TABLE stock (item BIGINT PRIMARY KEY, pieces BIGINT, fence BIGINT)")
+	u, err := fencesql.NewUpsert(s.dialect, "stock", []string{"item"}, []string{"pieces"}, "fence")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for n := uint64(1); n <= 12; n++ {
+		wg.Go(func() {
+			for tries := 0; ; tries++ {
+				err := u.Exec(t.Context(), db, fencetest.Orders(n), 1, int64(n))
+				if err == nil || errors.Is(err, fence.ErrStale) {
+					if err != nil && n == 12 {
+						t.Errorf("the newest: %v", err)
+					}
+					return
+				}
+				if tries == 100 { // serialization failures and deadlocks pass
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n, f := number(t, db, "SELECT pieces FROM stock"), number(t, db, "SELECT fence FROM stock"); n != 12 || f != 12 {
+		t.Errorf("%d pieces and the fence %d, want those of the newest", n, f)
+	}
+}
+
+func TestNewUpsertRefuses(t *testing.T) {
+	id, state := []string{"id"}, []string{"state"}
+	for says, new := range map[string]func() (*fencesql.Upsert, error){
+		"zero Dialect": func() (*fencesql.Upsert, error) {
+			return fencesql.NewUpsert(fencesql.Dialect{}, "t", id, state, "fence")
+		},
+		"not a valid name of a table": func() (*fencesql.Upsert, error) {
+			return fencesql.NewUpsert(fencesql.SQLite(), "t; DROP TABLE t", id, state, "fence")
+		},
+		"no key": func() (*fencesql.Upsert, error) {
+			return fencesql.NewUpsert(fencesql.SQLite(), "t", nil, state, "fence")
+		},
+		"not a valid name of a column": func() (*fencesql.Upsert, error) {
+			return fencesql.NewUpsert(fencesql.SQLite(), "t", id, []string{"a = 1"}, "fence")
+		},
+		"id twice": func() (*fencesql.Upsert, error) { return fencesql.NewUpsert(fencesql.SQLite(), "t", id, id, "fence") },
+		"state twice": func() (*fencesql.Upsert, error) {
+			return fencesql.NewUpsert(fencesql.SQLite(), "t", id, state, "state")
+		},
+		`"" is not a valid name`: func() (*fencesql.Upsert, error) { return fencesql.NewUpsert(fencesql.SQLite(), "t", id, state, "") },
+	} {
+		if _, err := new(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want an error that says %q", err, says)
+		}
+	}
+	// What it was given it does not change.
+	key := append(make([]string, 0, 9), "id")
+	if _, err := fencesql.NewUpsert(fencesql.SQLite(), "t", key, state, "fence"); err != nil || slices.Contains(key[:2], "state") {
+		t.Errorf("%v, and the key became %q", err, key[:2])
+	}
+}

@@ -1,0 +1,238 @@
+package natskv_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/natskv"
+	"github.com/c8e606e4/leaderelection/internal/test/apart/natstest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+)
+
+// message is one that a server sends to a client.
+type message struct {
+	op, subject, sid string
+	sizes            string // of header and all, or of all
+	body             []byte
+}
+
+// answer reports whether it answers a request.
+func (m message) answer() bool { return strings.HasPrefix(m.subject, "_INBOX.") && m.op != "" }
+
+func (m message) with(body string) message {
+	m.op, m.sizes, m.body = "MSG", fmt.Sprint(len(body)), []byte(body)
+	return m
+}
+
+// hostile is a proxy that gives the client what deliver makes of each message. It
+// may be changed, and is called by one goroutine at a time.
+type hostile struct {
+	js jetstream.JetStream
+
+	mu      sync.Mutex
+	deliver func(message) []message
+}
+
+func (h *hostile) from(deliver func(message) []message) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.deliver = deliver
+}
+
+func honest(m message) []message { return []message{m} }
+
+func newHostile(t *testing.T, s *natstest.Server) *hostile {
+	t.Helper()
+	h := &hostile{deliver: honest}
+	h.js = through(t, between(t, s, func(client, server net.Conn) {
+		go func() { defer server.Close(); _, _ = io.Copy(server, client) }()
+		defer client.Close()
+		h.pass(client, bufio.NewReader(server))
+	}))
+	makeBucket(t, s.JetStream(t))
+	return h
+}
+
+// pass hands messages on, and all other lines as they are.
+func (h *hostile) pass(client io.Writer, server *bufio.Reader) {
+	for {
+		line, err := server.ReadString('\n')
+		if err != nil {
+			return
+		}
+		op, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if op != "MSG" && op != "HMSG" {
+			if _, err := io.WriteString(client, line); err != nil {
+				return
+			}
+			continue
+		}
+		words := strings.Fields(rest) // subject, sid, perhaps what to reply to, one size or two
+		sizes := 1
+		if op == "HMSG" {
+			sizes = 2
+		}
+		var n int
+		_, _ = fmt.Sscan(words[len(words)-1], &n)
+		m := message{op: op, subject: words[0], sid: strings.Join(words[1:len(words)-sizes], " "), sizes: strings.Join(words[len(words)-sizes:], " "), body: make([]byte, n)}
+		if _, err := io.ReadFull(server, m.body); err != nil {
+			return
+		}
+		_, _ = server.Discard(2)
+		h.mu.Lock()
+		out := h.deliver(m)
+		h.mu.Unlock()
+		for _, m := range out {
+			if _, err := fmt.Fprintf(client, "%s %s %s %s\r\n%s\r\n", m.op, m.subject, m.sid, m.sizes, m.body); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// within50ms is what a call says that has so long.
+func within50ms(t *testing.T, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	return call(ctx)
+}
+
+// doubtful fails the test where err is not one that leaves all open, and names the
+// place and what was being done.
+func doubtful(t *testing.T, doing string, err error) {
+	t.Helper()
+	switch {
+	case err == nil:
+		t.Errorf("%s was believed", doing)
+	case errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace):
+		t.Errorf("%s: %v", doing, err)
+	case !strings.Contains(err.Error(), bucket) || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), doing):
+		t.Errorf("the error of %s names not what it was about: %v", doing, err)
+	}
+}
+
+// Answers that come twice are one answer.
+func TestAnswersTwice(t *testing.T) {
+	h := newHostile(t, natstest.Start(t))
+	h.from(func(m message) []message { return []message{m, m} })
+	d := natskv.NewDecider(h.js, bucket, key, nil)
+	for number := range leaderelection.ElectionNumber(5) {
+		feedtest.Write(t, d, uint64(number)+1, feedtest.Read(t, d).Token)
+		if e := feedtest.Read(t, d); e.ElectionNumber != number+1 {
+			t.Errorf("%+v", e)
+		}
+		loses(t, d, nil)
+	}
+}
+
+// An answer that comes after its call was given up answers no later one.
+func TestAnswersLate(t *testing.T) {
+	h := newHostile(t, natstest.Start(t))
+	d := natskv.NewDecider(h.js, bucket, key, nil)
+	token := feedtest.Write(t, d, 1, nil)
+	var kept []message
+	h.from(func(m message) []message {
+		if m.answer() {
+			kept = append(kept, m)
+			return nil
+		}
+		return []message{m}
+	})
+	doubtful(t, "writing", within50ms(t, func(ctx context.Context) error { _, err := d.WriteEntry(ctx, feedtest.State(2, token)); return err }))
+	doubtful(t, "reading", within50ms(t, func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err }))
+	h.from(func(m message) []message {
+		out := append(kept, m)
+		kept = nil
+		return out
+	})
+	loses(t, d, token) // the write that was given up has landed
+	if e := feedtest.Read(t, d); e.ElectionNumber != 2 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// What answers a write, but is not what the bucket's stream answers to that very
+// write, is no success; nor is a read that is about another key.
+func TestAnswersOfSomethingElse(t *testing.T) {
+	h := newHostile(t, natstest.Start(t))
+	d, other := natskv.NewDecider(h.js, bucket, key, nil), natskv.NewDecider(h.js, bucket, "other", nil)
+	token := feedtest.Write(t, d, 1, nil)
+	var first message // the last answer to a write
+	h.from(func(m message) []message {
+		if m.answer() {
+			first = m
+		}
+		return []message{m}
+	})
+	token = feedtest.Write(t, d, 2, token)
+	h.from(honest)
+	replaced := func(body func(message) string) func(message) []message {
+		return func(m message) []message {
+			if m.answer() && bytes.Contains(m.body, []byte(`"stream"`)) {
+				return []message{m.with(body(m))}
+			}
+			return []message{m}
+		}
+	}
+	for name, body := range map[string]func(message) string{
+		"an earlier write's":  func(message) string { return string(first.body) },
+		"another stream's":    func(m message) string { return strings.Replace(string(m.body), "KV_"+bucket, "KV_OTHER", 1) },
+		"a duplicate's":       func(m message) string { return strings.Replace(string(m.body), `"seq"`, `"duplicate":true,"seq"`, 1) },
+		"a sequence of none":  func(message) string { return `{"stream":"KV_` + bucket + `"}` },
+		"an empty object":     func(message) string { return `{}` },
+		"nothing":             func(message) string { return `` },
+		"a page":              func(message) string { return `<html>200 OK</html>` },
+		"some service's word": func(message) string { return `+OK` },
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := feedtest.Read(t, d)
+			h.from(replaced(body))
+			_, err := d.WriteEntry(t.Context(), feedtest.State(uint64(now.ElectionNumber)+1, now.Token))
+			h.from(honest)
+			doubtful(t, "writing", err)
+		})
+	}
+	loses(t, d, token)
+
+	feedtest.Write(t, other, 77, nil)
+	var answer message
+	h.from(func(m message) []message { answer = m; return []message{m} })
+	feedtest.Read(t, other)
+	h.from(func(m message) []message {
+		answer.subject = m.subject
+		return []message{answer}
+	})
+	_, err := d.ReadCurrent(t.Context())
+	doubtful(t, "reading", err)
+}
+
+// A server that answers PINGs and no request costs time only, and is not left:
+// another would ask the same stream.
+func TestAnswersToPingsOnly(t *testing.T) {
+	h := newHostile(t, natstest.Start(t))
+	d := natskv.NewDecider(h.js, bucket, key, nil)
+	feed := feedtest.Follow(t, d)
+	feedtest.Next(t, feed)
+	h.from(func(message) []message { return nil })
+	doubtful(t, "writing", within50ms(t, func(ctx context.Context) error { _, err := d.WriteEntry(ctx, feedtest.State(1, nil)); return err }))
+	doubtful(t, "following", feedtest.Next(t, feed).Err)
+	h.from(honest)
+	if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
+		t.Errorf("%+v", e)
+	}
+	if n := h.js.Conn().Stats().Reconnects; n != 0 {
+		t.Errorf("%d reconnects", n)
+	}
+}

@@ -1,0 +1,98 @@
+// Package proctest holds an election among real processes on a real store: three
+// candidates, each a process of its own with a clock that is off by as much as
+// is allowed. One leader is killed (SIGKILL), the next is stopped past its term
+// and let go on (SIGSTOP, SIGCONT), the next is cut off from the store
+// (a relay), the last leaves in order. From what each process logged it is
+// checked that no two leaderships overlap, that fencing tokens only grow, that a
+// leader is back in time, and that every write was one that the rules allow (internal/test/sim/spec).
+//
+// The candidates are the test binary itself, started again:
+//
+//	func TestMain(m *testing.M) {
+//		proctest.Main(mystore.Open)
+//		goleak.VerifyTestMain(m) // or os.Exit(m.Run())
+//	}
+//
+//	func TestProcesses(t *testing.T) {
+//		server := stores.MyStore(t)
+//		proctest.Run(t, proctest.Options{Address: "mystore://" + server + "/election", Upstream: server})
+//	}
+//
+// What a process logs is an act: two readings of the machine's clock, between
+// which its view was in the future. All processes read the same clock, so acts
+// of different processes can be put in order; the candidates' own clocks, from
+// which the views follow, are set apart.
+//
+// Faults is about connections in place of processes: one leader, in the test's own
+// process, whose answers are lost, late or cut off on their way.
+package proctest
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// Options says where the store is. Only Address is required.
+type Options struct {
+	// Address is the URL that Main's open opens in each process. The election must be empty.
+	Address string
+	// Upstream is the host and port of the store where it speaks TCP. Each
+	// candidate then reaches it through a proxy of its own, whose address
+	// takes the place of Upstream in Address, and one leader is cut off.
+	// Empty: that part is left out.
+	Upstream string
+	// Env is added to the environment of each process, each "name=value".
+	Env []string
+	// Term is TermLength. Zero: 2 s.
+	Term time.Duration
+	// Skew is MaxClockSkew; the clocks are apart by as much. Zero: 200 ms.
+	Skew time.Duration
+	// PollInterval is the candidates'. Zero: half a term.
+	PollInterval time.Duration
+	// Slack is how much later than Term + 2*Skew a leader may be back: the
+	// store's own time for a read and a write, and a busy machine's for
+	// waking up three processes. Zero: 1 s.
+	Slack time.Duration
+
+	patience time.Duration // with what nothing is promised about; zero: 30 s
+}
+
+func (o Options) withDefaults() Options {
+	o.Term = cmp.Or(o.Term, 2*time.Second)
+	o.Skew = cmp.Or(o.Skew, 200*time.Millisecond)
+	o.PollInterval = cmp.Or(o.PollInterval, o.Term/2)
+	o.Slack = cmp.Or(o.Slack, time.Second)
+	o.patience = cmp.Or(o.patience, 30*time.Second)
+	return o
+}
+
+// bound is when a leader must be back after the last sign of the one before.
+func (o Options) bound() time.Duration { return o.Term + 2*o.Skew + o.Slack }
+
+// line is what a candidate's process prints, as JSON, one a line. Times are
+// nanoseconds since 1970 by the machine's clock, without the candidate's offset.
+type line struct {
+	Kind   kind
+	Number uint64 `json:",omitempty"` // act, out: of the leadership; news: of the record
+	// Before and After enclose what is told.
+	Before, After int64
+	End           int64  `json:",omitempty"` // act, out: the view's end by the candidate's clock, told as the machine's
+	Why           string `json:",omitempty"` // out: the cause; failed: the error
+
+	Write uint64                    `json:",omitempty"` // writing, landed: which of the process's
+	Entry *leaderelection.RaceEntry `json:",omitempty"` // writing
+}
+
+type kind string
+
+const (
+	act     kind = "act"     // the view was in the future
+	out     kind = "out"     // the leader's ctx has ended
+	news    kind = "news"    // a new leadership, one's own or another's, or a vacancy, was learned
+	writing kind = "writing" // a write is about to begin
+	landed  kind = "landed"  // it has worked
+	stopped kind = "stopped" // the campaign has ended in order
+	failed  kind = "failed"  // it could not be held
+)

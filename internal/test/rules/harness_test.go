@@ -1,0 +1,296 @@
+//go:build go1.25
+
+package rules
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// The term and skew of most tests: those of a Config that was left at its
+// defaults, with a skew for machines on NTP.
+const (
+	T = 15 * time.Second
+	S = time.Second
+
+	// spread is over what time standbys spread their calls when a term, hold or reservation is over.
+	spread = T / 20
+)
+
+// first is the number of a leadership that begins with its bubble, on an empty record: time
+// begins in 2000 there.
+const first le.ElectionNumber = 946684800
+
+// bubble runs f in virtual time.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, f)
+}
+
+// member is a candidate under test, and all that it has seen.
+type member struct {
+	*le.Campaign
+	id    string
+	stop  context.CancelFunc
+	store *memory.Decider
+
+	mu          sync.Mutex
+	leaderships []*taste
+	ousted      []time.Time
+	seen        []le.RaceEntry
+	ops         []le.StoreOp
+	status      []le.StatusChange
+	ext         []le.ViewExtended
+	feeds       []le.FeedEvent
+	double      []le.RaceEntry
+}
+
+// taste is one OnElected.
+type taste struct {
+	ctx    context.Context
+	view   *le.TimeView
+	number le.ElectionNumber
+	from   time.Time
+	done   time.Time // when ctx ended
+	cause  error
+}
+
+// leadership returns the n-th leadership, or fails.
+func (m *member) leadership(t *testing.T, n int) *taste {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.leaderships) <= n {
+		t.Fatalf("%s had %d leaderships, want more than %d", m.id, len(m.leaderships), n)
+	}
+	return m.leaderships[n]
+}
+
+func (m *member) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.leaderships)
+}
+
+// writes returns the operations of some kinds since a time.
+func (m *member) opsSince(since time.Time, kinds ...le.OpKind) []le.StoreOp {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var found []le.StoreOp
+	for _, op := range m.ops {
+		if !op.Start.Before(since) && (len(kinds) == 0 || slices.Contains(kinds, op.Kind)) {
+			found = append(found, op)
+		}
+	}
+	return found
+}
+
+func (m *member) seenAll() []le.RaceEntry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.seen)
+}
+
+// config is a candidate's Config, and what is given to StartHeld besides.
+type config struct {
+	le.Config
+	Hold time.Duration
+}
+
+// join starts a candidate on a handle of d with faults of its own. adjust may
+// change its Config.
+func join(t *testing.T, d *memory.Decider, id string, adjust ...func(*config)) *member {
+	t.Helper()
+	m := &member{id: id, store: d.Handle()}
+	cfg := config{Config: le.Config{
+		Decider: m.store, LeaderID: id, TermLength: T, MaxClockSkew: S,
+		OnElected: func(ctx context.Context, v *le.TimeView) {
+			r := m.elected(ctx, v)
+			<-ctx.Done()
+			m.unseated(r)
+		},
+		OnOusting:     func(context.Context) { m.note(func() { m.ousted = append(m.ousted, time.Now()) }) },
+		LeaderChanged: func(_ context.Context, e le.RaceEntry) { m.note(func() { m.seen = append(m.seen, e) }) },
+		Trace:         m.trace(),
+		Logger:        slog.New(slog.DiscardHandler),
+	}}
+	for _, f := range adjust {
+		f(&cfg)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := cfg.StartHeld(ctx, cfg.Hold)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Campaign, m.stop = c, cancel
+	t.Cleanup(func() { m.store.Inject(nil); m.quit() })
+	return m
+}
+
+// doubles returns the records of other processes under this LeaderID.
+func (m *member) doubles() []le.RaceEntry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.double)
+}
+
+func (m *member) note(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
+}
+
+func (m *member) elected(ctx context.Context, v *le.TimeView) *taste {
+	r := &taste{ctx: ctx, view: v, number: v.ElectionNumber(), from: time.Now()}
+	m.note(func() { m.leaderships = append(m.leaderships, r) })
+	return r
+}
+
+func (m *member) unseated(r *taste) {
+	m.note(func() { r.done, r.cause = time.Now(), context.Cause(r.ctx) })
+}
+
+func (m *member) trace() *le.Trace {
+	return &le.Trace{
+		StoreOp:       func(op le.StoreOp) { m.note(func() { m.ops = append(m.ops, op) }) },
+		StatusChanged: func(s le.StatusChange) { m.note(func() { m.status = append(m.status, s) }) },
+		Extended:      func(e le.ViewExtended) { m.note(func() { m.ext = append(m.ext, e) }) },
+		Feed:          func(e le.FeedEvent) { m.note(func() { m.feeds = append(m.feeds, e) }) },
+		DuplicateID:   func(e le.RaceEntry) { m.note(func() { m.double = append(m.double, e) }) },
+	}
+}
+
+// polled hides the feed of the candidate's handle.
+func polled(c *config) { c.Decider = c.Decider.(*memory.Decider).Polled() }
+
+// stamps is a store that shows its tokens with other stamps.
+type stamps struct {
+	le.RaceDecider
+	show func(time.Time) time.Time
+}
+
+type stamp struct {
+	le.LeaderToken
+	shown time.Time
+}
+
+func (s stamp) CommitTS() time.Time { return s.shown }
+
+func (s stamps) token(t le.LeaderToken) le.LeaderToken { return stamp{t, s.show(t.CommitTS())} }
+
+func (s stamps) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
+	e, err := s.RaceDecider.ReadCurrent(ctx)
+	if err == nil {
+		e.Token = s.token(e.Token)
+	}
+	return e, err
+}
+
+func (s stamps) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
+	e = e.Clone()
+	if t, ok := e.Token.(stamp); ok {
+		e.Token = t.LeaderToken
+	}
+	token, err := s.RaceDecider.WriteEntry(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	return s.token(token), nil
+}
+
+func noTime(time.Time) time.Time { return time.Time{} }
+
+// stampsPushed is the same with a feed.
+type stampsPushed struct {
+	stamps
+	feed func(time.Time) time.Time
+	of   *memory.Decider
+}
+
+func (s stampsPushed) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
+	return func(yield func(*le.RaceEntry, error) bool) {
+		for e, err := range s.of.Changes(ctx) {
+			if e != nil {
+				e.Token = stamp{e.Token, s.feed(e.Token.CommitTS())}
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// stayOn has the store tell no time, so that nothing proves a candidate's clock wrong: for what must hold all
+// the same.
+func stayOn(c *config) {
+	of := c.Decider.(*memory.Decider)
+	c.Decider = stampsPushed{stamps{of, noTime}, noTime, of}
+}
+
+// unstamped is stayOn without a feed.
+func unstamped(c *config) { c.Decider = stamps{c.Decider.(*memory.Decider).Polled(), noTime} }
+
+// feedWithoutTime has the store's time in answers only: what a feed tells of does not show yet
+// that the clock is wrong.
+func feedWithoutTime(c *config) {
+	of := c.Decider.(*memory.Decider)
+	c.Decider = stampsPushed{stamps{of, func(t time.Time) time.Time { return t }}, noTime, of}
+}
+
+// quit stops a candidate and waits for it.
+func (m *member) quit() {
+	m.stop()
+	<-m.Done()
+}
+
+// leads fails unless m leads.
+func (m *member) leads(t *testing.T) {
+	t.Helper()
+	if m.Status() != le.Leading || !m.View().ValueInFuture() {
+		t.Fatalf("%s is %v with a view until %v at %v, want it to lead", m.id, m.Status(), m.View().Get(), time.Now())
+	}
+}
+
+// follows fails if m leads.
+func (m *member) follows(t *testing.T) {
+	t.Helper()
+	if m.Status() == le.Leading || m.View().ValueInFuture() {
+		t.Fatalf("%s is %v with a view until %v at %v, want it not to lead", m.id, m.Status(), m.View().Get(), time.Now())
+	}
+}
+
+// sleep lets virtual time pass, and everything settle.
+func sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// rival is a record that somebody else holds for a term from now.
+func rival(number le.ElectionNumber) *le.RaceEntry {
+	return &le.RaceEntry{
+		LeaderID: "rival", Incarnation: "rival's", ElectionNumber: number,
+		TermLength: T, TermExpiry: time.Now().Add(T),
+	}
+}
+
+// near fails unless got is within slack of want.
+func near(t *testing.T, what string, got, want, slack time.Duration) {
+	t.Helper()
+	if diff := (got - want).Abs(); diff > slack {
+		t.Errorf("%s took %v, want %v (within %v)", what, got, want, slack)
+	}
+}
+
+func (r *taste) String() string {
+	return fmt.Sprintf("leadership %d from %v to %v (%v)", r.number, r.from, r.done, r.cause)
+}

@@ -1,0 +1,463 @@
+//go:build go1.25
+
+package rules
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/route/viewhook"
+)
+
+// viewOnly is a candidate that has no callbacks.
+func viewOnly(c *config) { c.OnElected, c.OnOusting = nil, nil }
+
+// A candidate without OnElected leads and hands over like any other; Lead returns
+// what OnElected would have been called with, to as many as ask.
+func TestLeadWithoutOnElected(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		b := join(t, d, "b")
+		sleep(time.Second)
+		a := join(t, d, "a", viewOnly)
+		answers := make(chan *le.Leadership, 2)
+		for range 2 {
+			go func() {
+				l, err := a.Lead(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				answers <- l
+			}()
+		}
+		sleep(time.Second)
+		if len(answers) > 0 {
+			t.Fatal("it returned while another led")
+		}
+		b.quit()
+		sleep(time.Second)
+		for range 2 {
+			got := <-answers
+			if got.Context().Err() != nil || !got.View().ValueInFuture() || got.View() != a.View() || got.View().ElectionNumber() != d.Entry().ElectionNumber {
+				t.Fatalf("%+v", got)
+			}
+			got.Release()
+		}
+		a.leads(t)
+		l := lead(t, a) // at once
+		ctx, view := l.Context(), l.View()
+		sleep(3 * T)
+		if !view.ValueInFuture() {
+			t.Error("the lease was not extended")
+		}
+		l.Release()
+		a.stop()
+		synctest.Wait()
+		if view.ValueInFuture() || ctx.Err() == nil || !d.Entry().Vacant() {
+			t.Errorf("view alive: %v, ctx %v, record %+v", view.ValueInFuture(), ctx.Err(), d.Entry())
+		}
+	})
+}
+
+// Without OnElected, OnOusting is called for each leadership, and the lease is kept
+// until it has returned.
+func TestLeadWindsDownInOnOustingToo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", viewOnly, func(c *config) {
+			c.OnOusting = func(context.Context) { time.Sleep(T / 2) }
+		})
+		l := lead(t, a)
+		ctx, view := l.Context(), l.View()
+		l.Release()
+		a.stop()
+		<-ctx.Done()
+		sleep(T/2 - time.Millisecond)
+		if !view.ValueInFuture() || d.Entry().Vacant() {
+			t.Error("the lease was not kept")
+		}
+		sleep(2 * time.Millisecond)
+		if view.ValueInFuture() || !d.Entry().Vacant() {
+			t.Error("the lease was not released")
+		}
+	})
+}
+
+// lead is what Lead returns.
+func lead(t *testing.T, m *member) *le.Leadership {
+	t.Helper()
+	l, err := m.Lead(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// When leadership is given up the lease is kept, and extended, until all that Lead has returned is
+// released, each once: for DrainTimeout at most.
+func TestLeadKeepsTheLeaseUntilRelease(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *member, *memory.Decider){
+		"StepDown": func(t *testing.T, _ *member, d *memory.Decider) {
+			if err := le.StepDown(t.Context(), d, false); err != nil {
+				t.Error(err)
+			}
+		},
+		"Resign": func(t *testing.T, a *member, _ *memory.Decider) { go a.Resign(t.Context()) },
+		"stop":   func(_ *testing.T, a *member, _ *memory.Decider) { a.stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				a := join(t, d, "a", viewOnly, func(c *config) { c.DrainTimeout = 3 * T })
+				first, second := lead(t, a), lead(t, a)
+				b := join(t, d, "b")
+				sleep(time.Second)
+				end(t, a, d)
+				synctest.Wait()
+				if first.Context().Err() == nil || second.Context().Err() == nil {
+					t.Fatal("ctx has not ended")
+				}
+				sleep(T)
+				first.Release()
+				first.Release()
+				sleep(T)
+				if !second.View().ValueInFuture() || d.Entry().LeaderID != "a" || a.Status() != le.Draining {
+					t.Fatalf("the lease was not kept: a is %v, the record is %+v", a.Status(), d.Entry())
+				}
+				b.follows(t)
+				second.Release()
+				sleep(time.Second)
+				if b.leads(t); second.View().ValueInFuture() {
+					t.Error("the view is not over")
+				}
+			})
+		})
+	}
+	bubble(t, func(t *testing.T) { // what is never released is waited for no longer
+		d := memory.NewDecider()
+		a := join(t, d, "a", viewOnly)
+		l := lead(t, a)
+		b := join(t, d, "b")
+		a.stop()
+		sleep(3 * T)
+		if b.leads(t); l.View().ValueInFuture() {
+			t.Error("the view is not over")
+		}
+		select {
+		case <-a.Done():
+			t.Error("the campaign has stopped before its work has")
+		default:
+		}
+		l.Release()
+		synctest.Wait()
+		<-a.Done()
+	})
+}
+
+// Lead ends with its ctx, with the campaign, and not with a leadership that is over. Who has gone
+// keeps no lease.
+func TestLeadEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", viewOnly)
+		lead(t, a).Release()
+		go a.Resign(t.Context())
+		synctest.Wait()
+		late := errors.New("too late")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), T/2, late)
+		defer cancel()
+		if _, err := a.Lead(ctx); !errors.Is(err, late) {
+			t.Errorf("%v, want the cause of ctx", err)
+		}
+		sleep(2 * T)
+		a.leads(t) // and nobody asks any more
+		l := lead(t, a)
+		if got := l.View().ElectionNumber(); got != d.Entry().ElectionNumber || !l.View().ValueInFuture() {
+			t.Errorf("leadership %d: want the next leadership", got)
+		}
+		l.Release()
+		began := time.Now()
+		a.quit()
+		near(t, "stopping, though one who has gone had asked,", time.Since(began), 0, time.Second)
+		if _, err := a.Lead(t.Context()); !errors.Is(err, context.Canceled) || !errors.Is(err, a.Wait()) {
+			t.Errorf("%v, want what Wait returns", err)
+		}
+	})
+}
+
+// Whoever Lead tells that this candidate leads finds that Status says so, too.
+func TestLeadershipAndStatusAgree(t *testing.T) {
+	for range 500 {
+		ctx, cancel := context.WithCancel(t.Context())
+		c, err := le.Config{Decider: memory.NewDecider(), LeaderID: "a"}.Start(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := c.Lead(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status := c.Status(); status != le.Leading || !l.View().ValueInFuture() {
+			t.Errorf("it leads, and is %v", status)
+		}
+		l.Release()
+		cancel()
+		<-c.Done()
+	}
+}
+
+// What is being given up, or is over though its ctx has not ended yet, is no leadership:
+// Lead waits for the next.
+func TestLeadIsNotOneThatEnds(t *testing.T) {
+	waits := func(t *testing.T, a *member) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if l, err := a.Lead(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, %v: want it to wait", l, err)
+		}
+	}
+	bubble(t, func(t *testing.T) {
+		a := join(t, memory.NewDecider(), "a", func(c *config) {
+			c.OnOusting = func(context.Context) { time.Sleep(T / 2) }
+		})
+		sleep(time.Second)
+		go a.Resign(t.Context())
+		sleep(time.Second)
+		if !a.View().ValueInFuture() {
+			t.Fatal("the lease was not kept")
+		}
+		waits(t, a)
+	})
+	bubble(t, func(t *testing.T) {
+		clock := clocks.NewOffset(clocks.System(), 0)
+		a := join(t, memory.NewDecider(), "a", func(c *config) { c.Clock = clock })
+		sleep(time.Second)
+		ctx := a.leadership(t, 0).ctx
+		clock.Set(time.Hour) // the campaign looks at it within a second
+		if ctx.Err() != nil {
+			t.Fatal("the ctx has ended: this shows nothing")
+		}
+		waits(t, a)
+	})
+	bubble(t, func(t *testing.T) { // nor is one told of, though there is one, to a caller who has gone
+		a := join(t, memory.NewDecider(), "a", viewOnly)
+		sleep(time.Second)
+		gone := errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(gone)
+		if _, err := a.Lead(ctx); !errors.Is(err, gone) {
+			t.Errorf("%v, want the cause of ctx", err)
+		}
+	})
+}
+
+// looking is a clock that calls a function whenever it is read.
+type looking struct {
+	clocks.Clock
+	f atomic.Pointer[func()]
+}
+
+func (c *looking) Now() time.Time {
+	if f := c.f.Load(); f != nil {
+		(*f)()
+	}
+	return c.Clock.Now()
+}
+
+// From the first moment at which View is that of a leadership Status says Leading: at any
+// moment at which the loop asks for the time.
+func TestLeadershipAndStatusAgreeAlways(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		clock := &looking{Clock: clocks.System()}
+		a := join(t, memory.NewDecider(), "a", viewOnly, func(c *config) {
+			c.Clock = clock
+			c.Decider.(*memory.Decider).Inject(memory.Slow(time.Second))
+		})
+		looks := 0
+		look := func() {
+			if a.View().ElectionNumber() == 0 {
+				return
+			}
+			if looks++; a.Status() != le.Leading {
+				t.Errorf("it leads, and is %v", a.Status())
+			}
+		}
+		clock.f.Store(&look)
+		sleep(T)
+		clock.f.Store(nil)
+		if a.leads(t); looks == 0 {
+			t.Error("nobody has looked")
+		}
+	})
+}
+
+// A campaign that has had its only leadership ends at once, though LeaderChanged asks for another, and
+// the campaign waits for it.
+func TestLeadEndsWithTheOnlyLeadership(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		started := make(chan *le.Campaign)
+		d := memory.NewDecider()
+		c, err := le.Config{Decider: d, LeaderID: "a", TermLength: T, MaxClockSkew: S,
+			OnOusting: func(context.Context) { time.Sleep(2 * time.Second) },
+			LeaderChanged: func(ctx context.Context, _ le.RaceEntry) {
+				if c := <-started; c != nil {
+					c.Lead(ctx)
+				}
+			},
+		}.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		d.Replace(rival(first + 1))
+		sleep(time.Second)
+		started <- c
+		close(started)
+		_ = c.Wait()
+		near(t, "the campaign", time.Since(began), 2*time.Second, 3*time.Second)
+	})
+}
+
+// Lead returns an error when the campaign stops, even if LeaderChanged called it, which the campaign
+// waits for.
+func TestLeadEndsWhenTheCampaignStops(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(rival(first))
+		told, started := make(chan error, 1), make(chan *member, 1)
+		a := join(t, d, "b", func(c *config) {
+			c.LeaderChanged = func(ctx context.Context, _ le.RaceEntry) {
+				_, err := (<-started).Lead(ctx)
+				told <- err
+			}
+		})
+		started <- a
+		sleep(time.Second)
+		a.quit()
+		if err := <-told; !errors.Is(err, context.Canceled) {
+			t.Errorf("Lead returns %v", err)
+		}
+	})
+}
+
+// What a gate has let in keeps the lease, and once leadership is given up a gate lets nothing in.
+func TestRule09WorkThatEnteredIsDrained(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", viewOnly)
+		lead(t, a).Release()
+		view := a.View()
+		for range 2 {
+			if !viewhook.Enter(view) {
+				t.Fatal("nothing may enter while it leads")
+			}
+		}
+		a.stop()
+		sleep(T / 4)
+		if viewhook.Enter(view) {
+			t.Error("work entered while leadership was being given up")
+		}
+		viewhook.Leave(view)
+		sleep(T / 4)
+		if !view.ValueInFuture() || d.Entry().Vacant() {
+			t.Error("the lease was not kept for the work that was left")
+		}
+		viewhook.Leave(view)
+		synctest.Wait()
+		if view.ValueInFuture() || !d.Entry().Vacant() || viewhook.Enter(view) {
+			t.Errorf("view alive: %v, record %+v", view.ValueInFuture(), d.Entry())
+		}
+	})
+}
+
+// What was let in longer ago than DrainTimeout loses the lease, and a candidate does not lead again before it has left.
+func TestRule09WorkThatEnteredOverrunsTheDrain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", viewOnly)
+		lead(t, a).Release()
+		view := a.View()
+		viewhook.Enter(view)
+		go func() { _ = a.Resign(context.Background()) }()
+		sleep(4 * T)
+		if view.ValueInFuture() || a.View().ValueInFuture() {
+			t.Errorf("leads on: %v, leads again: %v", view.ValueInFuture(), a.View().ValueInFuture())
+		}
+		viewhook.Leave(view)
+		sleep(3 * T)
+		a.leads(t)
+		a.stop()
+	})
+}
+
+// Whoever is told by Status that a candidate leads finds the view of that leadership.
+func TestStatusComesAfterTheView(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		clock, looks := &looking{Clock: clocks.System()}, 0
+		a := join(t, memory.NewDecider(), "a", viewOnly, func(c *config) {
+			c.Clock = clock
+			c.Decider.(*memory.Decider).Inject(memory.Slow(time.Second))
+		})
+		look := func() {
+			if a.Status() != le.Leading {
+				return
+			}
+			if looks++; a.View().ElectionNumber() == le.NoElections {
+				t.Error("it leads, and its view is of no leadership")
+			}
+		}
+		clock.f.Store(&look)
+		sleep(T)
+		clock.f.Store(nil)
+		if a.leads(t); looks == 0 {
+			t.Error("nobody looked while it led")
+		}
+	})
+}
+
+// A leadership that is lost in one step with all its callbacks says why.
+func TestLostLeadershipSaysWhy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) {
+			c.OnElected, c.OnOusting = func(context.Context, *le.TimeView) {}, nil
+		})
+		sleep(time.Second)
+		a.leads(t)
+		d.Replace(rival(first + 9))
+		synctest.Wait()
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		last := a.status[len(a.status)-1]
+		if last.From != le.Leading || last.To != le.Following || !errors.Is(last.Cause, le.ErrOusted) || last.Number != first {
+			t.Errorf("told of %+v, want its end as ousted", last)
+		}
+	})
+}
+
+// So does one that is given up when OnElected has returned, and is released.
+func TestResignedLeadershipSaysWhy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) {
+			c.OnElected, c.OnOusting = func(context.Context, *le.TimeView) {}, nil
+		})
+		sleep(time.Second)
+		a.store.Inject(memory.Slow(time.Second))
+		go a.Resign(t.Context())
+		sleep(5 * time.Second)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if n := len(a.status); n != 3 || a.status[1].From != le.Leading || a.status[1].To != le.Draining || !errors.Is(a.status[1].Cause, le.ErrResigned) || a.status[1].Number != first {
+			t.Errorf("told of %+v, want its end as resigned", a.status)
+		}
+	})
+}

@@ -1,0 +1,505 @@
+//go:build go1.25
+
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// machine is one whose cron fires.
+type machine struct {
+	id      string
+	clock   clocks.Clock
+	crashes time.Duration // so long after it has fired; negative: it does not
+}
+
+// fire calls Once as a process of its own would, and reports whether it began the job,
+// and what Once returned.
+func (m machine) fire(t *testing.T, d *memory.Decider, hold, job time.Duration) (ran bool, err error) {
+	return m.once(t, d, le.OnceOptions{Hold: hold}, func(ctx context.Context) error {
+		select {
+		case <-time.After(job):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+}
+
+// once is fire with any options, and any job.
+func (m machine) once(t *testing.T, d *memory.Decider, o le.OnceOptions, job func(context.Context) error) (ran bool, err error) {
+	store := d.Handle()
+	store.Inject(memory.Slow(20 * time.Millisecond))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	if m.crashes >= 0 {
+		crash := time.AfterFunc(m.crashes, func() {
+			store.Inject(memory.LoseRequests()) // nothing that it does reaches anybody
+			cancel(errCrash)
+		})
+		defer crash.Stop()
+	}
+	err = le.Config{Decider: store, LeaderID: m.id, TermLength: T, MaxClockSkew: S, Clock: m.clock}.Once(ctx, o,
+		func(ctx context.Context, _ *le.TimeView) error {
+			ran = true
+			return job(ctx)
+		})
+	return ran, err
+}
+
+var errCrash = errors.New("the machine is dead")
+
+// Of three machines whose clocks are within S, one runs the job in each of a thousand
+// periods, also when they fire late, and die at any moment. It is never run twice, and
+// not at all only if the one that was elected died before it had begun.
+func TestOnceInAThousandPeriods(t *testing.T) {
+	const period, hold = time.Minute, 40 * time.Second
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		rng := rand.New(rand.NewPCG(1, 2))
+		var crashed, late, none int
+		start := time.Now().Truncate(period).Add(period)
+		for n := range 1000 {
+			var mu sync.Mutex
+			var ran, died []string
+			var wg sync.WaitGroup
+			for i := range 3 {
+				skew := time.Duration(rng.Int64N(int64(2*S))) - S
+				m := machine{id: fmt.Sprint("m", i), clock: clocks.NewOffset(clocks.System(), skew), crashes: -1}
+				fires := start.Add(time.Duration(n)*period - skew) // by its own clock
+				if rng.IntN(3) == 0 {
+					fires = fires.Add(time.Duration(rng.Int64N(int64(18 * time.Second))))
+					late++
+				}
+				switch rng.IntN(4) {
+				case 0:
+					m.crashes = time.Duration(rng.Int64N(int64(100 * time.Millisecond)))
+				case 1:
+					m.crashes = time.Duration(rng.Int64N(int64(15 * time.Second)))
+				}
+				job := time.Duration(rng.Int64N(int64(20 * time.Second)))
+				wg.Go(func() {
+					time.Sleep(time.Until(fires))
+					began, err := m.fire(t, d, hold, job)
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case began:
+						ran = append(ran, m.id)
+					case !errors.Is(err, le.ErrNotElected) && !errors.Is(err, errCrash):
+						t.Errorf("period %d: %s: %v", n, m.id, err)
+					}
+					if errors.Is(err, errCrash) {
+						died = append(died, m.id)
+					}
+				})
+			}
+			wg.Wait()
+			crashed += len(died)
+			e := d.Entry()
+			switch {
+			case len(ran) > 1:
+				t.Fatalf("period %d: the job was run by %v", n, ran)
+			case len(ran) == 0 && len(died) == 3: // nobody was there
+			case len(ran) == 0:
+				if none++; !strings.Contains(fmt.Sprint(died), e.LeaderID) || e.Vacant() {
+					t.Fatalf("period %d: nobody ran the job; dead are %v, and the record is %+v", n, died, e)
+				}
+			}
+		}
+		if crashed < 300 || late < 500 || none == 0 || none > 100 {
+			t.Errorf("%d crashes, %d late, in %d periods nobody: this shows too little", crashed, late, none)
+		}
+	})
+}
+
+// Once returns when the job has, and the others' at once; the record keeps everybody away
+// until the hold is over for every clock.
+func TestOnceLeavesTheHoldBehind(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		began := time.Now()
+		ran, err := machine{id: "a", crashes: -1}.fire(t, d, time.Minute, time.Second)
+		if !ran || err != nil {
+			t.Fatal(ran, err)
+		}
+		near(t, "the job", time.Since(began), time.Second, 200*time.Millisecond)
+		e := d.Entry()
+		if over := e.TermExpiry.Add(e.Hold).Sub(began); !e.Vacant() || over < time.Minute || over > time.Minute+100*time.Millisecond {
+			t.Fatalf("%+v is on record, held for %v", e, over)
+		}
+		for _, at := range []time.Duration{2 * time.Second, 30 * time.Second, time.Minute + S - 100*time.Millisecond} {
+			sleep(at - time.Since(began))
+			tried := time.Now()
+			ran, err := machine{id: "b", crashes: -1}.fire(t, d, time.Minute, time.Second)
+			var facts *le.NotElectedError
+			if ran || !errors.As(err, &facts) || !facts.Leader.Vacant() || facts.Leader.Hold == 0 || !strings.Contains(err.Error(), "nobody leads until") {
+				t.Errorf("after %v: ran %v, %v", at, ran, err)
+			}
+			near(t, "the refusal", time.Since(tried), 20*time.Millisecond, 130*time.Millisecond)
+		}
+		sleep(time.Minute + S + 100*time.Millisecond - time.Since(began))
+		if ran, err := (machine{id: "b", crashes: -1}).fire(t, d, time.Minute, time.Second); !ran || err != nil {
+			t.Errorf("when the hold was over: ran %v, %v", ran, err)
+		}
+	})
+}
+
+// A machine that dies in mid-job leaves a hold behind as well, which its extensions have
+// carried on.
+func TestOnceHoldsWhenItsMachineDied(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		began := time.Now()
+		if ran, _ := (machine{id: "a", crashes: 20 * time.Second}).fire(t, d, time.Minute, time.Hour); !ran {
+			t.Fatal("not elected")
+		}
+		if e := d.Entry(); e.LeaderID != "a" || e.Extension == 0 {
+			t.Fatalf("on record is %+v", e)
+		}
+		b := join(t, d, "b")
+		sleep(time.Minute + S - 100*time.Millisecond - time.Since(began))
+		b.follows(t)
+		sleep(200*time.Millisecond + spread)
+		b.leads(t)
+	})
+}
+
+// Who is elected, but is told to stop before the job has begun, holds nothing.
+func TestOnceHoldsNothingForNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Inject(memory.Slow(2 * time.Second).On(memory.Write))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // while the acquisition is out
+		defer cancel()
+		err := le.Config{Decider: d, LeaderID: "a", TermLength: T, MaxClockSkew: S}.Once(ctx, le.OnceOptions{Hold: time.Minute},
+			func(context.Context, *le.TimeView) error { t.Error("the job was run"); return nil })
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first || e.Hold != 0 {
+			t.Errorf("on record is %+v", e)
+		}
+	})
+}
+
+// A job that finds that it cannot begin is left to others: at once, whatever the Hold, also if
+// an extension has told of it, and if its machine was told to stop meanwhile.
+func TestOnceLeavesToOthersWhatItHasNotBegun(t *testing.T) {
+	for name, c := range map[string]struct {
+		after, stop time.Duration
+	}{"at once": {0, -1}, "after extensions": {20 * time.Second, -1}, "told to stop": {2 * time.Second, time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				if c.stop >= 0 {
+					time.AfterFunc(c.stop, func() { cancel(errCrash) })
+				}
+				broken := errors.New("no interpreter")
+				err := le.Config{Decider: d, LeaderID: "a", TermLength: T, MaxClockSkew: S}.Once(ctx, le.OnceOptions{Hold: 12 * time.Hour},
+					func(context.Context, *le.TimeView) error {
+						sleep(c.after)
+						if e := d.Entry(); e.Hold == 0 {
+							t.Errorf("not held while the job may begin: %+v", e)
+						}
+						return fmt.Errorf("%w: %w", le.ErrNotBegun, broken)
+					})
+				if !errors.Is(err, le.ErrNotBegun) || !errors.Is(err, broken) {
+					t.Error(err)
+				}
+				if e := d.Entry(); !e.Vacant() || e.Hold != 0 {
+					t.Fatalf("on record is %+v", e)
+				}
+				if ran, err := (machine{id: "b", crashes: -1}).fire(t, d, 12*time.Hour, time.Second); !ran || err != nil {
+					t.Errorf("the next one: ran %v, %v", ran, err)
+				}
+			})
+		})
+	}
+}
+
+// With a wait Once takes over from a leader that stops meanwhile, and gives up when it is over.
+func TestOnceWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		sleep(time.Second)
+		cfg := le.Config{Decider: d, LeaderID: "b", TermLength: T, MaxClockSkew: S}
+		ran := 0
+		job := func(context.Context, *le.TimeView) error { ran++; return nil }
+		began := time.Now()
+		var facts *le.NotElectedError
+		if err := cfg.Once(t.Context(), le.OnceOptions{Hold: 2 * time.Hour, Wait: time.Minute}, job); !errors.As(err, &facts) || facts.Leader.LeaderID != "a" || facts.Leader.Token != nil {
+			t.Fatal(err)
+		}
+		near(t, "giving up", time.Since(began), time.Minute, 200*time.Millisecond)
+		time.AfterFunc(time.Minute, a.stop)
+		if err := cfg.Once(t.Context(), le.OnceOptions{Hold: 2 * time.Hour, Wait: time.Hour}, job); err != nil || ran != 1 {
+			t.Fatal(err, ran)
+		}
+		near(t, "waiting", time.Since(began), 2*time.Minute, 500*time.Millisecond)
+		d.Inject(memory.LoseRequests())
+		if err := cfg.Once(t.Context(), le.OnceOptions{Hold: 2 * time.Hour, Wait: time.Minute}, job); !errors.Is(err, memory.ErrLost) || errors.Is(err, le.ErrNotElected) {
+			t.Errorf("a store that fails: %v", err)
+		}
+		synctest.Wait()
+	})
+}
+
+// A job of HoldOnSuccess that has not returned nil is the next one's: at once if it was released, and after
+// the term if its machine has died. One that has returned nil is nobody's before the Hold is over.
+func TestOnceHoldsOnSuccess(t *testing.T) {
+	const hold = 12 * time.Hour
+	broken := errors.New("no disk")
+	ends := func(err error) func(context.Context) error {
+		return func(ctx context.Context) error { sleep(20 * time.Second); return err }
+	}
+	for name, c := range map[string]struct {
+		crashes time.Duration
+		job     func(ctx context.Context) error
+		err     error
+		next    time.Duration // when the next one runs the job, from the beginning of the first
+	}{
+		"succeeds":         {-1, ends(nil), nil, hold + S},
+		"fails":            {-1, ends(broken), broken, 20 * time.Second},
+		"cannot begin":     {-1, ends(le.ErrNotBegun), le.ErrNotBegun, 20 * time.Second},
+		"ends too late":    {20 * time.Second, func(context.Context) error { sleep(time.Minute); return nil }, errCrash, time.Minute},
+		"dies in its term": {5 * time.Second, func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, errCrash, T + S},
+		"dies later":       {20 * time.Second, func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, errCrash, 20*time.Second + T},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				began := time.Now()
+				ran, err := machine{id: "a", crashes: c.crashes}.once(t, d, le.OnceOptions{Hold: hold, HoldOnSuccess: true}, func(ctx context.Context) error {
+					err := c.job(ctx)
+					if e := d.Entry(); e.Hold != 0 {
+						t.Errorf("on hold while the job may have to be continued: %+v", e)
+					}
+					return err
+				})
+				if !ran || !errors.Is(err, c.err) {
+					t.Fatal(ran, err)
+				}
+				for {
+					took := time.Since(began)
+					ran, err := machine{id: "b", crashes: -1}.once(t, d, le.OnceOptions{Hold: hold, HoldOnSuccess: true}, ends(nil))
+					if ran && err == nil {
+						near(t, "the next run", took, c.next, T)
+						break
+					}
+					if ran || !errors.Is(err, le.ErrNotElected) || took > 13*time.Hour {
+						t.Fatalf("after %v: ran %v, %v", took, ran, err)
+					}
+					sleep(max(time.Second, (c.next-took)/2))
+				}
+			})
+		})
+	}
+}
+
+// Of three machines that wait, and that die at any moment, the last one finishes the job in each period, unless
+// all are dead: nobody begins it after it was finished, and no two run it at once.
+func TestOnceHoldsOnSuccessInManyPeriods(t *testing.T) {
+	const period, hold, wait = time.Hour, 40 * time.Minute, 20 * time.Minute
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		rng := rand.New(rand.NewPCG(3, 4))
+		start := time.Now().Truncate(period).Add(period)
+		continued := 0
+		for n := range 300 {
+			var runs, finished, running atomic.Int32
+			var wg sync.WaitGroup
+			dead := 0
+			for i := range 3 {
+				skew := time.Duration(rng.Int64N(int64(2*S))) - S
+				m := machine{id: fmt.Sprint("m", i), clock: clocks.NewOffset(clocks.System(), skew), crashes: -1}
+				if rng.IntN(2) == 0 {
+					dead++
+					m.crashes = time.Duration(rng.Int64N(int64(time.Minute)))
+				}
+				late := time.Duration(rng.Int64N(int64(18 * time.Second)))
+				takes := time.Duration(rng.Int64N(int64(time.Minute)))
+				wg.Go(func() {
+					sleep(time.Until(start.Add(time.Duration(n)*period - skew + late)))
+					_, err := m.once(t, d, le.OnceOptions{Hold: hold, HoldOnSuccess: true, Wait: wait}, func(ctx context.Context) error {
+						if runs.Add(1); running.Add(1) > 1 || finished.Load() > 0 {
+							t.Errorf("period %d: %s begins, though %d run, and %d have finished", n, m.id, running.Load()-1, finished.Load())
+						}
+						defer running.Add(-1)
+						select {
+						case <-time.After(takes):
+							finished.Add(1)
+							return nil
+						case <-ctx.Done():
+							return context.Cause(ctx)
+						}
+					})
+					if err != nil && !errors.Is(err, le.ErrNotElected) && !errors.Is(err, errCrash) {
+						t.Errorf("period %d: %s: %v", n, m.id, err)
+					}
+				})
+			}
+			wg.Wait()
+			if took := time.Since(start.Add(time.Duration(n) * period)); took > wait/2 {
+				t.Errorf("period %d: somebody waits for %v, though the job has run", n, took)
+			}
+			if dead < 3 && finished.Load() == 0 {
+				t.Errorf("period %d: nobody has finished the job, though %d live", n, 3-dead)
+			}
+			if runs.Load() > 1 {
+				continued++
+			}
+		}
+		if continued < 30 {
+			t.Errorf("the job was continued in %d periods: this shows too little", continued)
+		}
+	})
+}
+
+// Who waits returns as soon as the job has run, if its Hold outlasts the Wait. If not, it runs the next period's.
+func TestOnceWaitsForNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		began := time.Now()
+		go func() { _, _ = machine{id: "a", crashes: -1}.fire(t, d, time.Hour, 10*time.Minute) }()
+		sleep(time.Second)
+		job := func(context.Context) error { return nil }
+		ran, err := machine{id: "b", crashes: -1}.once(t, d, le.OnceOptions{Hold: time.Hour, Wait: 50 * time.Minute}, job)
+		if ran || !errors.Is(err, le.ErrNotElected) {
+			t.Error(ran, err)
+		}
+		near(t, "the wait", time.Since(began), 10*time.Minute, T)
+		sleep(time.Until(began.Add(55 * time.Minute)))
+		if ran, err := (machine{id: "b", crashes: -1}).once(t, d, le.OnceOptions{Hold: time.Hour, Wait: 10 * time.Minute}, job); !ran || err != nil {
+			t.Error(ran, err)
+		}
+		near(t, "the next run", time.Since(began), time.Hour+S, T)
+	})
+}
+
+func TestOnceRefuses(t *testing.T) {
+	bad := le.Config{Decider: memory.NewDecider(), LeaderID: "a", ClockPolicy: le.Unsynchronized, OnElected: func(context.Context, *le.TimeView) {}}
+	err := bad.Once(t.Context(), le.OnceOptions{Wait: -1}, nil)
+	for _, want := range []string{"Hold is 0", "Wait is -1ns", "Unsynchronized", "OnElected must be nil for Once", "job given to Once is nil"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %q", err, want)
+		}
+	}
+	// Who waits for longer than the record is held would run the job when the first has.
+	good := le.Config{Decider: memory.NewDecider(), LeaderID: "a"}
+	ran := 0
+	job := func(context.Context, *le.TimeView) error { ran++; return nil }
+	good.MaxClockSkew = S
+	if err := good.Once(t.Context(), le.OnceOptions{Hold: time.Minute, Wait: time.Minute - S}, job); err == nil || !strings.Contains(err.Error(), "the Hold is 1m0s, must be longer than Wait and MaxClockSkew together (59s + 1s)") || ran > 0 {
+		t.Error(err, ran)
+	}
+	if err := good.Once(t.Context(), le.OnceOptions{Hold: time.Minute, Wait: time.Minute - S - 1}, job); err != nil || ran != 1 {
+		t.Error(err, ran)
+	}
+}
+
+// A job that outlasts its Hold, which is longer than lateness, Wait and MaxClockSkew, is not run again in
+// its period: the others still wait for MaxClockSkew, as if it had ended before.
+func TestOnceOutlastsItsHold(t *testing.T) {
+	const late = 500 * time.Millisecond
+	hold := late + S + 100*time.Millisecond
+	for _, job := range []time.Duration{hold / 2, hold, hold + S/2} {
+		t.Run(job.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				fires := time.Now().Add(time.Minute)
+				var ran atomic.Int32
+				var wg sync.WaitGroup
+				for id, m := range map[string]struct{ offset, late time.Duration }{"ahead": {S, 0}, "behind": {-S, late}} {
+					wg.Go(func() {
+						sleep(time.Until(fires.Add(m.late - m.offset)))
+						did, err := machine{id: id, clock: clocks.NewOffset(clocks.System(), m.offset), crashes: -1}.fire(t, d, hold, job)
+						if did {
+							ran.Add(1)
+						} else if !errors.Is(err, le.ErrNotElected) {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+				if n := ran.Load(); n != 1 {
+					t.Errorf("the job was run %d times", n)
+				}
+			})
+		})
+	}
+}
+
+// A machine that was suspended while it waited does not run the job again after the Hold.
+func TestOnceSuspendedInItsWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		ran := map[string]time.Time{}
+		job := func(id string) func(context.Context, *le.TimeView) error {
+			return func(context.Context, *le.TimeView) error { ran[id] = time.Now(); return nil }
+		}
+		once := le.OnceOptions{Hold: 30 * time.Minute, Wait: time.Minute}
+		if err := (le.Config{Decider: d.Handle(), LeaderID: "a", TermLength: T, MaxClockSkew: S}).Once(t.Context(), once, job("a")); err != nil {
+			t.Fatal(err)
+		}
+		clock := &stalling{Offset: clocks.NewOffset(nil, 0)}
+		done := make(chan error, 1)
+		go func() {
+			done <- le.Config{Decider: d.Handle(), LeaderID: "b", TermLength: T, MaxClockSkew: S, Clock: clock}.Once(t.Context(), once, job("b"))
+		}()
+		sleep(10 * time.Second)
+		clock.suspend()
+		sleep(40 * time.Minute)
+		clock.resume()
+		if err := <-done; !errors.Is(err, le.ErrNotElected) {
+			t.Errorf("b ran the job again %v after a did, or says %v", ran["b"].Sub(ran["a"]), err)
+		}
+	})
+}
+
+// While clocks are stepped within MaxClockSkew, a Hold of a little more than Wait and MaxClockSkew is
+// enough.
+func TestOnceWithClocksThatAreStepped(t *testing.T) {
+	for _, hold := range []time.Duration{11*time.Second + time.Millisecond, 12 * time.Second, 12900 * time.Millisecond, 13100 * time.Millisecond} {
+		t.Run(hold.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				start := time.Now().Add(10 * time.Second) // when the job is due, by each machine's wall clock
+				ran := map[string]time.Time{}
+				once := le.OnceOptions{Hold: hold, Wait: 10 * time.Second}
+				run := func(id string, clock *clocks.Offset, f func()) error {
+					clock.SleepUntil(t.Context(), start)
+					return le.Config{Decider: d.Handle(), LeaderID: id, TermLength: T, MaxClockSkew: S, Clock: clock}.Once(t.Context(), once,
+						func(context.Context, *le.TimeView) error { ran[id] = time.Now(); f(); return nil })
+				}
+				a, b := clocks.NewOffset(nil, S), clocks.NewOffset(nil, -S)
+				done := make(chan error, 2)
+				go func() { done <- run("a", a, func() { a.Set(-S) }) }()
+				go func() { done <- run("b", b, func() {}) }()
+				time.Sleep(10*time.Second + 2*S)
+				b.Set(S)
+				<-done
+				<-done
+				if len(ran) > 1 {
+					t.Errorf("the job ran twice: %v apart (Hold %v, Wait %v, S %v)", ran["b"].Sub(ran["a"]), hold, once.Wait, S)
+				}
+			})
+		})
+	}
+}

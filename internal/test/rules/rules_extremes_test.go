@@ -1,0 +1,485 @@
+//go:build go1.25
+
+package rules
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// any2 is a store that keeps what other stores refuse, as a record that was edited by
+// hand: memory checks what is written, Replace does not.
+func replaced(t *testing.T, spoil func(e *le.RaceEntry)) *memory.Decider {
+	t.Helper()
+	d := memory.NewDecider()
+	e := rival(3)
+	spoil(e)
+	d.Replace(e)
+	return d
+}
+
+// Rule 20: numbers from 2^63 on are damage: an error that says what to do, and the
+// record stays as it is.
+func TestRule20NumbersPastTheirEnd(t *testing.T) {
+	for name, spoil := range map[string]func(e *le.RaceEntry){
+		"number 2^64-1":            func(e *le.RaceEntry) { e.ElectionNumber = math.MaxUint64 },
+		"number 2^63":              func(e *le.RaceEntry) { e.ElectionNumber = 1 << 63 },
+		"number 2^64-1, vacant":    func(e *le.RaceEntry) { e.LeaderID, e.ElectionNumber = "", math.MaxUint64 },
+		"extension 2^64-1":         func(e *le.RaceEntry) { e.Extension = math.MaxUint64 },
+		"extension 2^64-1, vacant": func(e *le.RaceEntry) { e.LeaderID, e.Extension = "", math.MaxUint64 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := replaced(t, spoil)
+				before := *d.Entry()
+				for _, adjust := range []func(*config){func(*config) {}, polled, unsynchronized} {
+					a := join(t, d, "a", adjust)
+					err := a.Wait()
+					if !errors.Is(err, le.ErrPermanent) || !strings.Contains(err.Error(), "damaged") {
+						t.Errorf("Acquire: %v", err)
+					}
+					if a.count() > 0 {
+						t.Error("led")
+					}
+				}
+				for what, err := range map[string]error{
+					"Transfer": le.Transfer(t.Context(), d, "b"), "StepDown": le.StepDown(t.Context(), d, false),
+					"Watch": le.WatchConfig{Decider: d}.Watch(t.Context(), func(context.Context, le.RaceEntry) {}),
+				} {
+					if !errors.Is(err, le.ErrPermanent) {
+						t.Errorf("%s: %v", what, err)
+					}
+				}
+				if after := *d.Entry(); after.ElectionNumber != before.ElectionNumber || after.Extension != before.Extension {
+					t.Errorf("%+v became %+v", before, after)
+				}
+			})
+		})
+	}
+	// The last number of all is nobody's: there is none after it.
+	bubble(t, func(t *testing.T) {
+		d := replaced(t, func(e *le.RaceEntry) {
+			e.LeaderID, e.ElectionNumber, e.TermExpiry = "", le.MaxElectionNumber, time.Now()
+		})
+		a := join(t, d, "a", func(c *config) { c.Decider = noWrites{c.Decider, t} })
+		if err := a.Wait(); !errors.Is(err, le.ErrPermanent) || a.count() > 0 {
+			t.Errorf("%v, led %d times", err, a.count())
+		}
+	})
+}
+
+// noWrites is a store that must not be asked to write.
+type noWrites struct {
+	le.RaceDecider
+	t *testing.T
+}
+
+func (n noWrites) WriteEntry(_ context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
+	n.t.Errorf("the store was asked to write %+v", e)
+	return nil, le.ErrPermanent
+}
+
+// Rule 20: whatever durations and times are in a Config or in a record, no sum of them
+// overflows: no hot loop, no view too long, no election stopped for ever.
+func TestRule20Extremes(t *testing.T) {
+	const longest = time.Duration(math.MaxInt64)
+	calm := func(t *testing.T, what string, n int, over time.Duration) {
+		t.Helper()
+		if most := 4 + int(over/time.Second)*4; n > most {
+			t.Errorf("%s: %d times in %v, want at most %d", what, n, over, most)
+		}
+	}
+	t.Run("PollInterval", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			d := replaced(t, func(e *le.RaceEntry) { e.TermExpiry = time.Now().Add(time.Hour) })
+			late := func(c *config) { // nothing begins at zero, to which anything can be added
+				c.PollInterval = longest
+				c.Decider.(*memory.Decider).Inject(memory.LoseRequests().On(memory.Read).Times(1))
+				polled(c)
+			}
+			asked := 0
+			a := join(t, d, "a", late)
+			sick := join(t, memory.NewDecider(), "sick", late, func(c *config) {
+				c.Healthy = func(context.Context) error { asked++; return errors.New("sick") }
+			})
+			reads := 0
+			go func() {
+				handle := d.Handle()
+				handle.Inject(memory.LoseRequests().On(memory.Read).Times(1))
+				_ = le.WatchConfig{Decider: handle.Polled(), PollInterval: longest, Trace: &le.Trace{StoreOp: func(le.StoreOp) { reads++ }}}.
+					Watch(t.Context(), func(context.Context, le.RaceEntry) {})
+			}()
+			sleep(10 * time.Second)
+			calm(t, "reads", len(a.opsSince(time.Time{})), 10*time.Second)
+			calm(t, "reads of the sick", len(sick.opsSince(time.Time{})), 10*time.Second)
+			if asked == 0 {
+				t.Error("Healthy was not asked")
+			}
+			calm(t, "Watch's reads", reads, 10*time.Second)
+			calm(t, "Healthy", asked, 10*time.Second)
+		})
+	})
+	t.Run("DrainTimeout", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			d := memory.NewDecider()
+			var ended time.Time
+			a := join(t, d, "a", func(c *config) {
+				c.DrainTimeout = longest
+				c.OnElected = func(ctx context.Context, _ *le.TimeView) {
+					<-ctx.Done()
+					time.Sleep(3 * T)
+				}
+				c.OnOusting = func(ctx context.Context) {
+					select {
+					case <-ctx.Done():
+						ended = time.Now()
+					case <-time.After(2 * T):
+					}
+				}
+			})
+			sleep(time.Second)
+			a.stop()
+			sleep(2*T + S)
+			if a.View().ValueInFuture() == false || !ended.IsZero() {
+				t.Error("the longest drain was none")
+			}
+			<-a.Done()
+		})
+	})
+	for _, unsync := range []bool{false, true} {
+		for _, term := range []time.Duration{longest, longest - 1, MaxPlus(time.Hour)} {
+			t.Run(fmt.Sprintf("another's TermLength %v, unsynchronized %v", term, unsync), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					d := replaced(t, func(e *le.RaceEntry) {
+						e.TermLength, e.TermExpiry, e.Unsynchronized = term, time.Now().Add(time.Minute), unsync
+					})
+					a := join(t, d, "a")
+					sleep(10 * time.Second)
+					calm(t, "reads", len(a.opsSince(time.Time{})), 10*time.Second)
+					if a.count() > 0 {
+						t.Error("took what another holds")
+					}
+				})
+			})
+		}
+	}
+	for name, expiry := range map[string]time.Time{
+		"year 1": time.Time{}.Add(time.Hour), "year 9999": time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
+	} {
+		t.Run("TermExpiry in "+name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := replaced(t, func(e *le.RaceEntry) { e.TermExpiry = expiry })
+				var log bytes.Buffer
+				a := join(t, d, "a", func(c *config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+				sleep(10 * time.Second)
+				calm(t, "operations", len(a.opsSince(time.Time{})), 10*time.Second)
+				if over := expiry.Before(time.Now()); over != (a.count() > 0) {
+					t.Errorf("led %d times", a.count())
+				}
+				if over := expiry.Before(time.Now()); over == strings.Contains(log.String(), "clocks disagree") {
+					t.Errorf("log: %s", log.String())
+				}
+			})
+		})
+		t.Run("reserved until "+name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := replaced(t, func(e *le.RaceEntry) { e.LeaderID, e.Successor, e.TermExpiry = "", "c", expiry })
+				a := join(t, d, "a")
+				if expiry.After(time.Now()) {
+					sleep(T - time.Second)
+					a.follows(t)
+				}
+				sleep(T)
+				a.leads(t)
+			})
+		})
+		t.Run("stamped in "+name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				a := join(t, d, "a", func(c *config) { c.Decider = oddStamps{c.Decider.(*memory.Decider), expiry} })
+				sleep(3 * T)
+				a.leads(t)
+				if a.count() != 1 {
+					t.Errorf("led %d times", a.count())
+				}
+			})
+		})
+	}
+}
+
+// MaxPlus is a term that is d too long.
+func MaxPlus(d time.Duration) time.Duration { return le.MaxTermLength + d }
+
+// oddStamps is a store whose clock is broken.
+type oddStamps struct {
+	*memory.Decider
+	at time.Time
+}
+
+func (o oddStamps) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
+	e, err := o.Decider.ReadCurrent(ctx)
+	if err == nil {
+		e.Token = stamped{e.Token, o.at}
+	}
+	return e, err
+}
+
+func (o oddStamps) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
+	if s, ok := e.Token.(stamped); ok {
+		e = e.Clone()
+		e.Token = s.LeaderToken
+	}
+	token, err := o.Decider.WriteEntry(ctx, e)
+	return stamped{token, o.at}, err
+}
+
+// Contract: what ends its goroutine, as t.FailNow does, ends nothing else: store calls
+// fail and are made again, later hooks are called.
+func TestContractGoexitElsewhere(t *testing.T) {
+	t.Run("store", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			d := memory.NewDecider()
+			g := &goexits{Decider: d, left: 8}
+			a := join(t, d, "a", func(c *config) { c.Decider = g })
+			sleep(3 * time.Minute)
+			a.leads(t)
+			if g.left > 0 {
+				t.Errorf("%d were not used", g.left)
+			}
+		})
+	})
+	t.Run("trace", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			var mu sync.Mutex
+			told := 0
+			d := memory.NewDecider()
+			join(t, d, "a", func(c *config) {
+				c.Trace = &le.Trace{StoreOp: func(le.StoreOp) {
+					mu.Lock()
+					told++
+					mu.Unlock()
+					runtime.Goexit()
+				}}
+			})
+			sleep(10 * T)
+			mu.Lock()
+			defer mu.Unlock()
+			if told < 15 {
+				t.Errorf("%d events were told in ten terms", told)
+			}
+		})
+	})
+}
+
+// goexits is a store that ends its goroutine some times in every way.
+type goexits struct {
+	*memory.Decider
+	mu   sync.Mutex
+	left int
+}
+
+func (g *goexits) exit() {
+	g.mu.Lock()
+	if g.left--; g.left < 0 {
+		g.left = 0
+		g.mu.Unlock()
+		return
+	}
+	g.mu.Unlock()
+	runtime.Goexit()
+}
+
+func (g *goexits) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
+	g.exit()
+	return g.Decider.ReadCurrent(ctx)
+}
+
+func (g *goexits) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
+	g.exit()
+	return g.Decider.WriteEntry(ctx, e)
+}
+
+// Contract: Wait returns when no callback runs any more, Healthy included.
+func TestContractWaitAwaitsHealthy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		running, stuck := false, make(chan struct{})
+		a := join(t, memory.NewDecider(), "a", func(c *config) {
+			c.Healthy = func(ctx context.Context) error {
+				running = true
+				<-ctx.Done()
+				<-stuck
+				running = false
+				return ctx.Err()
+			}
+		})
+		sleep(time.Second)
+		a.stop()
+		time.AfterFunc(time.Minute, func() { close(stuck) })
+		<-a.Done()
+		if running {
+			t.Error("Wait returned while Healthy runs")
+		}
+	})
+}
+
+// Rule 17: writes that are refused for good before any has worked end the campaign,
+// though reads work: such a candidate would never lead. Later they are reported.
+func TestRule17WritesRefusedForGood(t *testing.T) {
+	denied := fmt.Errorf("read-only credentials: %w", le.ErrPermanent)
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		handle := d.Handle()
+		handle.Inject(memory.Fail(denied).On(memory.Write))
+		err := le.Config{Decider: handle, LeaderID: "a"}.Run(t.Context(), func(context.Context, *le.TimeView) error {
+			t.Error("ran")
+			return nil
+		})
+		if !errors.Is(err, denied) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		sleep(time.Second)
+		a.store.Inject(memory.Fail(denied).On(memory.Write))
+		sleep(3 * T)
+		a.follows(t)
+		select {
+		case <-a.Done():
+			t.Fatalf("ended by a refusal though writes had worked: %v", a.Wait())
+		default:
+		}
+		a.store.Inject(nil)
+		sleep(T)
+		a.leads(t)
+	})
+	// A read that has shown a write of one's own is as good as its answer.
+	bubble(t, func(t *testing.T) {
+		a := join(t, memory.NewDecider(), "a", func(c *config) {
+			writes := 0
+			c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
+				if op.Kind != memory.Write {
+					return memory.Fault{}
+				}
+				switch writes++; writes {
+				case 1:
+					return memory.Fault{Err: memory.ErrLost, Lands: true}
+				case 2:
+					return memory.Fault{Err: denied}
+				}
+				return memory.Fault{}
+			})
+		})
+		sleep(time.Minute)
+		a.leads(t)
+		if a.count() != 1 {
+			t.Errorf("led %d times", a.count())
+		}
+	})
+	// A feed that is refused for good is no reason to end: the record is polled.
+	bubble(t, func(t *testing.T) {
+		a := join(t, memory.NewDecider(), "a", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(memory.Fail(denied).On(memory.Feed))
+		})
+		sleep(T)
+		a.leads(t)
+	})
+}
+
+// A store that refuses each write though nobody else writes is told of, once.
+func TestRefusalsAreTold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var log bytes.Buffer
+		a := join(t, memory.NewDecider(), "a", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(memory.Fail(le.ErrLostRace).On(memory.Write))
+			c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		})
+		sleep(10 * T)
+		a.quit()
+		if n := strings.Count(log.String(), "refuses this candidate's writes"); n != 1 {
+			t.Errorf("told %d times: %s", n, log.String())
+		}
+	})
+}
+
+// A standby says at Info that it stands, and who leads; a leader that it leads; a job
+// that failed is not called done.
+func TestLogSaysWhoLeads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(rival(3))
+		var log bytes.Buffer
+		err := le.Config{Decider: d, LeaderID: "a", Logger: slog.New(slog.NewTextHandler(&log, nil))}.
+			Run(t.Context(), func(context.Context, *le.TimeView) error { return errors.New("out of paper") })
+		if err == nil {
+			t.Fatal("no error")
+		}
+		for _, want := range []string{"campaign started", "another leads", "leader=rival", "token=3", "leading", "the job failed: out of paper"} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("the log lacks %q:\n%s", want, log.String())
+			}
+		}
+		if strings.Contains(log.String(), "is done") {
+			t.Errorf("a failed job was called done:\n%s", log.String())
+		}
+	})
+}
+
+// The error of a call that was given up names the place and the operation.
+func TestAbandonedCallNamesItsPlace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) {
+			c.Decider = named{c.Decider.(*memory.Decider)}
+			c.Decider.(named).Inject(memory.Slow(time.Hour))
+		})
+		sleep(T)
+		ops := a.opsSince(time.Time{}, le.OpRead)
+		if len(ops) == 0 || !ops[0].Abandoned || !errors.Is(ops[0].Err, context.DeadlineExceeded) {
+			t.Fatalf("%+v", ops)
+		}
+		for _, want := range []string{"read", "bucket/object", "3.75s"} {
+			if !strings.Contains(ops[0].Err.Error(), want) {
+				t.Errorf("%q lacks %q", ops[0].Err, want)
+			}
+		}
+	})
+}
+
+type named struct{ *memory.Decider }
+
+func (named) String() string { return "bucket/object" }
+
+// A campaign that is started under a test's ctx ends with the test, also in a bubble
+// in which time stands still by then.
+func TestStartUnderATestsContext(t *testing.T) {
+	for name, clock := range map[string]func() clocks.Clock{"system": clocks.System, "offset": func() clocks.Clock { return clocks.NewOffset(nil, 0) }} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				for _, id := range []string{"a", "b"} {
+					if _, err := (le.Config{Decider: d.Handle(), LeaderID: id, Clock: clock(),
+						OnElected: func(ctx context.Context, _ *le.TimeView) { <-ctx.Done() }}).Start(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Second)
+			})
+		})
+	}
+}

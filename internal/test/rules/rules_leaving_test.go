@@ -1,0 +1,842 @@
+//go:build go1.25
+
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// Rule 9: leaving by choice: ctx first, then the callbacks with the lease kept,
+// then the view, then the release.
+func TestRule09DrainsBeforeItReleases(t *testing.T) {
+	for _, how := range []string{"ctx", "Resign", "StepDown", "Transfer", "unhealthy"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				elected, ousting := make(chan struct{}), make(chan struct{})
+				cause := errors.New("enough")
+				var sick atomic.Bool
+				var m *member
+				ctx, cancel := context.WithCancelCause(t.Context())
+				m = join(t, d, "a", func(c *config) {
+					inner := c.OnElected
+					c.DrainTimeout = 10 * time.Minute
+					c.OnElected = func(ctx context.Context, v *le.TimeView) {
+						inner(ctx, v)
+						<-elected
+					}
+					c.OnOusting = func(context.Context) { <-ousting }
+					c.Healthy = func(context.Context) error {
+						if sick.Load() {
+							return errors.New("sick")
+						}
+						return nil
+					}
+				})
+				sleep(time.Second)
+				r := m.leadership(t, 0)
+				want := le.ErrResigned
+				switch how {
+				case "ctx":
+					want = context.Canceled
+					m.stop()
+				case "Resign":
+					go m.Resign(ctx)
+				case "StepDown":
+					if err := le.StepDown(t.Context(), d, false); err != nil {
+						t.Fatal(err)
+					}
+				case "Transfer":
+					if err := le.Transfer(t.Context(), d, "b"); err != nil {
+						t.Fatal(err)
+					}
+				case "unhealthy":
+					want = le.ErrUnhealthy
+					sick.Store(true)
+					sleep(6 * time.Second)
+				}
+				synctest.Wait()
+				if !errors.Is(context.Cause(r.ctx), want) {
+					t.Fatalf("cause %v, want %v", context.Cause(r.ctx), want)
+				}
+				for range 2 {
+					sleep(time.Minute)
+					if m.Status() != le.Draining || !r.view.ValueInFuture() || d.Entry().Vacant() {
+						t.Fatalf("%v, view alive %v, record %+v: want the lease kept", m.Status(), r.view.ValueInFuture(), d.Entry())
+					}
+					select {
+					case <-elected:
+					default:
+						close(elected)
+					}
+				}
+				// OnElected has returned, OnOusting has not: still held. Look at
+				// the view at the very moment of the release.
+				alive := false
+				m.store.Inject(func(op memory.Op) memory.Fault {
+					if op.Kind == memory.Write && op.Entry.Vacant() {
+						alive = r.view.ValueInFuture()
+					}
+					return memory.Fault{}
+				})
+				close(ousting)
+				synctest.Wait()
+				if !d.Entry().Vacant() {
+					t.Fatalf("not released at once: %+v", d.Entry())
+				}
+				if alive || r.view.ValueInFuture() {
+					t.Fatal("the view was alive when the record was released")
+				}
+				cancel(cause)
+			})
+		})
+	}
+}
+
+// Rule 9: callbacks that overrun DrainTimeout: the lease is not extended any
+// more, the view ends truthfully, nothing is released under them.
+func TestRule09DrainTimeout(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		release := make(chan struct{})
+		var oustingEnded time.Time
+		a := join(t, d, "a", func(c *config) {
+			inner := c.OnElected
+			c.DrainTimeout = 20 * time.Second
+			c.OnElected = func(ctx context.Context, v *le.TimeView) { inner(ctx, v); <-release }
+			c.OnOusting = func(ctx context.Context) { <-ctx.Done(); oustingEnded = time.Now() }
+		})
+		sleep(time.Second)
+		left := time.Now()
+		a.stop()
+		sleep(20 * time.Second)
+		if got := oustingEnded.Sub(left); got != 20*time.Second {
+			t.Fatalf("OnOusting's ctx ended after %v, want DrainTimeout", got)
+		}
+		view := a.View()
+		if !view.ValueInFuture() {
+			t.Fatal("the lease was not kept for DrainTimeout")
+		}
+		sleep(time.Until(view.Get()) - time.Nanosecond)
+		if !view.ValueInFuture() {
+			t.Fatal("the view ended early")
+		}
+		sleep(time.Nanosecond)
+		if view.ValueInFuture() {
+			t.Fatal("the view was extended past DrainTimeout")
+		}
+		b := join(t, d, "b")
+		sleep(T)
+		b.leads(t)
+		select {
+		case <-a.Done():
+			t.Fatal("stopped while a callback runs")
+		default:
+		}
+		close(release)
+		synctest.Wait()
+		<-a.Done()
+		b.leads(t)
+	})
+}
+
+// Rule 9: a release that cannot be written is given up when the term has run
+// out, and after 10 s at the latest: a supervisor that waits half a minute before it
+// kills has not lost its patience. It is tried more than once until then, also with a
+// store that hangs.
+func TestRule09ReleaseGivenUp(t *testing.T) {
+	for name, fault := range map[string]memory.Faults{"lost": memory.LoseRequests(), "hangs": memory.Slow(time.Hour)} {
+		for _, term := range []time.Duration{5 * time.Second, T, 10 * time.Minute} {
+			t.Run(fmt.Sprintf("%s, T=%v", name, term), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					d := memory.NewDecider()
+					a := join(t, d, "a", func(c *config) { c.TermLength = term })
+					sleep(time.Second)
+					a.leads(t)
+					a.store.Inject(fault)
+					begin := time.Now()
+					end := d.Entry().TermExpiry
+					a.stop()
+					<-a.Done()
+					near(t, "giving up", time.Since(begin), min(end.Sub(begin), 10*time.Second), 200*time.Millisecond)
+					if tries := len(a.opsSince(begin)); tries < 2 {
+						t.Errorf("%d tries", tries)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Rule 9: a standby that stops while its acquisition hangs is not kept by it for
+// longer either.
+func TestRule09StandbyStopsInTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) {
+			c.TermLength = 10 * time.Minute
+			c.Decider.(*memory.Decider).Inject(memory.Slow(time.Hour).On(memory.Write))
+		})
+		sleep(time.Second)
+		begin := time.Now()
+		a.stop()
+		<-a.Done()
+		if took := time.Since(begin); took > 10*time.Second+200*time.Millisecond {
+			t.Errorf("stopping took %v", took)
+		}
+	})
+}
+
+// Rule 9: what a leader that stops has last read may be stale: it releases what it
+// knows to hold.
+func TestRule09ReleasesDespiteStaleReads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		r := &replica{stale: func() *le.RaceEntry { return nil }}
+		a := join(t, d, "a", polled, func(c *config) { r.RaceDecider, c.Decider = c.Decider, r })
+		synctest.Wait()
+		a.leads(t)
+		old := d.Entry()
+		sleep(14 * time.Second) // twice extended: the term of the first record is over in a second
+		r.stale = old.Clone
+		a.store.Inject(memory.LoseAnswers().On(memory.Write).Times(1))
+		for d.Entry().Extension < 3 {
+			sleep(10 * time.Millisecond)
+		}
+		r.reads = 1 // the next read is stale
+		a.stop()
+		<-a.Done()
+		if e := d.Entry(); !e.Vacant() {
+			t.Errorf("left behind: %+v", e)
+		}
+	})
+}
+
+// Rule 9: a leadership that ran out may have extended the record nevertheless. Who stops then
+// reads it, and releases it.
+func TestRule09ReleasesWhatAnExtensionInDoubtHolds(t *testing.T) {
+	for name, resign := range map[string]bool{"stop": false, "resign": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				a := join(t, d, "a", polled)
+				synctest.Wait()
+				a.leads(t)
+				var extended bool
+				a.store.Inject(func(op memory.Op) memory.Fault {
+					first := op.Kind == memory.Write && !extended
+					extended = extended || first
+					return memory.Fault{Err: memory.ErrLost, Lands: first}
+				})
+				for a.View().ValueInFuture() {
+					sleep(100 * time.Millisecond)
+				}
+				sleep(S + 100*time.Millisecond) // the term that was known is over
+				if e := d.Entry(); !extended || e.Vacant() || a.Status() != le.Following {
+					t.Fatalf("%v, %+v", a.Status(), e)
+				}
+				a.store.Inject(nil)
+				begin := time.Now()
+				if resign {
+					if err := a.Resign(t.Context()); err != nil {
+						t.Error(err)
+					}
+				} else {
+					a.stop()
+					<-a.Done()
+				}
+				if took := time.Since(begin); took > 3*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				if e := d.Entry(); !e.Vacant() {
+					t.Errorf("left behind: %+v", e)
+				}
+			})
+		})
+	}
+}
+
+// Rule 9: with a store that stays away, who stops waits for that doubt for half a term at most, and
+// not at all when the term is over that the extension asked for.
+func TestRule09ExtensionInDoubtWithoutAStore(t *testing.T) {
+	for after, most := range map[time.Duration]time.Duration{0: T/2 + time.Second, T: time.Second} {
+		bubble(t, func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", polled)
+			synctest.Wait()
+			a.leads(t)
+			a.store.Inject(memory.LoseAnswers())
+			for a.View().ValueInFuture() {
+				sleep(100 * time.Millisecond)
+			}
+			sleep(100*time.Millisecond + after)
+			begin := time.Now()
+			a.stop()
+			<-a.Done()
+			if took := time.Since(begin); took > most {
+				t.Errorf("%v after its view's end it took %v to stop, want %v at most", after, took, most)
+			}
+		})
+	}
+}
+
+// Rule 9: a candidate that stops while its acquisition is in flight awaits it,
+// or reads it back, and releases what it won.
+func TestRule09StopsWithAnAcquisitionInFlight(t *testing.T) {
+	for name, fault := range map[string]memory.Fault{
+		"awaited":         {AnswerDelay: 2 * time.Second},
+		"abandoned":       {AnswerDelay: time.Hour},
+		"read back":       {AnswerDelay: time.Second, Err: memory.ErrLost, Lands: true},
+		"lands late":      {Late: 3 * time.Second, Delay: time.Hour, Err: memory.ErrLost},
+		"lost on its way": {AnswerDelay: time.Second, Err: memory.ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				a := join(t, d, "a", func(c *config) {
+					c.Decider.(*memory.Decider).Inject(memory.Always(fault).On(memory.Write).Times(1))
+					polled(c)
+				})
+				sleep(100 * time.Millisecond)
+				begin := time.Now()
+				a.stop()
+				<-a.Done()
+				if took := time.Since(begin); took > T/2+time.Second {
+					t.Fatalf("stopping took %v, want at most T/2 and a round trip", took)
+				}
+				sleep(T)
+				if e := d.Entry(); !e.Vacant() {
+					t.Fatalf("left behind: %+v", e)
+				}
+				if a.count() != 0 {
+					t.Fatal("OnElected was called by a campaign that was stopping")
+				}
+			})
+		})
+	}
+}
+
+// Rule 9: an acquisition that was refused, and read back since, holds up no stop.
+func TestRule09RefusedAcquisitionHoldsUpNoStop(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(memory.Always(memory.Fault{Err: le.ErrDenied}).On(memory.Write))
+			polled(c)
+		})
+		sleep(T / 4)
+		begin := time.Now()
+		a.stop()
+		<-a.Done()
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("stopping took %v", took)
+		}
+	})
+}
+
+// Rule 9: it is remembered as long as a call hangs that may still land.
+func TestRule09StoppingRemembersWhatHangs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		release := make(chan struct{})
+		a := join(t, d, "a", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(memory.Hang(release).On(memory.Write).Times(1))
+			polled(c)
+		})
+		sleep(100 * time.Millisecond)
+		a.stop()
+		sleep(5 * time.Second) // given up after 3.75 s
+		close(release)
+		<-a.Done()
+		if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first {
+			t.Errorf("left behind: %+v", e)
+		}
+	})
+}
+
+// Rule 16: an answer of Healthy that was asked for before a write is not good for the
+// next one.
+func TestRule16HealthOlderThanAWrite(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		begin := time.Now()
+		var asked []time.Time
+		a := join(t, memory.NewDecider(), "a", func(c *config) {
+			c.PollInterval = time.Second
+			c.Healthy = func(context.Context) error {
+				asked = append(asked, time.Now())
+				switch passed := time.Since(begin); {
+				case passed >= 7*time.Second && passed < 7500*time.Millisecond:
+					return errors.New("sick")
+				case passed >= 8*time.Second && passed < 9*time.Second:
+					time.Sleep(2 * time.Second)
+				}
+				return nil
+			}
+			elected := c.OnElected
+			c.OnElected = func(ctx context.Context, v *le.TimeView) {
+				elected(ctx, v)
+				time.Sleep(2 * time.Second) // released while Healthy is being asked
+			}
+		})
+		sleep(2 * T)
+		a.quit()
+		var last time.Time // when the last write began
+		for _, op := range a.opsSince(begin, le.OpAcquire, le.OpExtend, le.OpRelease) {
+			if op.Kind == le.OpAcquire {
+				fresh := false
+				for _, at := range asked {
+					fresh = fresh || !at.Before(last) && !at.After(op.Start)
+				}
+				if !fresh {
+					t.Errorf("claimed at %v by an answer from before the write at %v", op.Start.Sub(begin), last.Sub(begin))
+				}
+			}
+			last = op.Start
+		}
+		if a.count() < 2 {
+			t.Fatalf("led %d times", a.count())
+		}
+	})
+}
+
+// Rule 15: whoever resigned, or was asked to step down, cools down for one term.
+func TestRule15SitsOutOneTerm(t *testing.T) {
+	for _, how := range []string{"Resign", "StepDown"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				a := join(t, d, "a")
+				sleep(time.Second)
+				begin := time.Now()
+				var err error
+				if how == "Resign" {
+					err = a.Resign(t.Context())
+				} else {
+					err = le.StepDown(t.Context(), d, false)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if !d.Entry().Vacant() {
+					t.Fatalf("not released: %+v", d.Entry())
+				}
+				sleep(T - time.Millisecond)
+				a.follows(t)
+				sleep(2 * time.Millisecond)
+				a.leads(t)
+				near(t, "cooldown", a.leadership(t, 1).from.Sub(begin), T, time.Millisecond)
+			})
+		})
+	}
+}
+
+// Rule 15: the others have a whole term from the release on, however late that is.
+func TestRule15SitsOutOneTermFromTheRelease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled)
+		sleep(time.Second)
+		a.store.Inject(memory.Slow(3 * time.Second).On(memory.Write))
+		if err := a.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		if e := d.Entry(); !e.Vacant() {
+			t.Fatalf("not released: %+v", e)
+		}
+		a.store.Inject(nil)
+		sleep(T - time.Millisecond)
+		a.follows(t)
+		if n := len(a.opsSince(begin, le.OpAcquire)); n > 0 {
+			t.Fatalf("%d writes within a term of the release", n)
+		}
+		sleep(2 * time.Millisecond)
+		a.leads(t)
+	})
+}
+
+// Rule 15: a candidate that does not lead only cools down.
+func TestRule15ResignWithoutLeading(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		synctest.Wait()
+		b := join(t, d, "b")
+		sleep(time.Second)
+		if err := b.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		a.quit()
+		sleep(T - time.Second)
+		b.follows(t)
+		sleep(2 * time.Second)
+		b.leads(t)
+	})
+}
+
+// Rule 15: the cooldown's end is no poll: a vacancy that was read during it is taken then.
+func TestRule15CooldownEndsBetweenPolls(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		synctest.Wait()
+		b := join(t, d, "b", polled, func(c *config) { c.PollInterval = T * 7 / 10 })
+		sleep(time.Second)
+		a.quit()
+		begin := time.Now()
+		if err := b.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		sleep(T + time.Millisecond)
+		b.leads(t)
+		near(t, "cooldown", b.leadership(t, 0).from.Sub(begin), T, time.Millisecond)
+	})
+}
+
+// Rule 16: health is asked before each campaign and each extension; late is
+// unhealthy; a sick candidate is asked every PollInterval.
+func TestRule16Health(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		var asked atomic.Int64
+		var answer atomic.Pointer[error]
+		var delay atomic.Int64
+		sick := errors.New("sick")
+		a := join(t, d, "a", func(c *config) {
+			c.PollInterval = 3 * time.Second
+			c.Healthy = func(ctx context.Context) error {
+				asked.Add(1)
+				time.Sleep(time.Duration(delay.Load())) // ignores ctx
+				if err := answer.Load(); err != nil {
+					return *err
+				}
+				return nil
+			}
+		})
+		sleep(20 * time.Second)
+		a.leads(t)
+		if asked.Load() != 3 {
+			t.Fatalf("asked %d times, want once for the campaign and twice for extensions", asked.Load())
+		}
+		delay.Store(int64(5 * time.Second)) // longer than T/4
+		sleep(time.Second + T/4 + time.Millisecond)
+		a.follows(t)
+		if !errors.Is(a.leadership(t, 0).cause, le.ErrUnhealthy) || !d.Entry().Vacant() {
+			t.Fatalf("cause %v, record %+v after a late answer", a.leadership(t, 0).cause, d.Entry())
+		}
+		sleep(time.Minute)
+		a.follows(t)
+		if a.count() != 1 {
+			t.Fatalf("%d leaderships: a late answer counted as healthy", a.count())
+		}
+		delay.Store(0)
+		answer.Store(&sick)
+		sleep(10 * time.Second)
+		n := asked.Load()
+		sleep(30 * time.Second)
+		if got := asked.Load() - n; got != 10 {
+			t.Fatalf("asked %d times in 30 s while sick, want every PollInterval", got)
+		}
+		answer.Store(nil)
+		sleep(3 * time.Second)
+		a.leads(t)
+	})
+}
+
+// Rule 9: where the wall clock was set back, a release that cannot be written is
+// given up when the term has run out by the monotonic clock.
+func TestRule09ReleaseGivenUpByTheMonotonicClock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		clock := clocks.NewOffset(nil, 0)
+		a := join(t, d, "a", stayOn, func(c *config) { c.Clock = clock })
+		sleep(time.Second)
+		clock.Set(-7 * time.Hour)
+		a.store.Inject(memory.Fail(errors.New("cut off")))
+		a.stop()
+		begin := time.Now()
+		<-a.Done()
+		if took := time.Since(begin); took > T+time.Second {
+			t.Errorf("stopping took %v", took)
+		}
+	})
+}
+
+// Resign returns after a term, whatever the clock shows, if the store cannot be reached.
+func TestContractResignWithoutAStore(t *testing.T) {
+	for name, spoil := range map[string]func(*boundedOffset){
+		"the clock is wrong for good": func(c *boundedOffset) { c.bound.bound.Store(int64(clocks.Unbounded)) },
+		"the clock was set back":      func(c *boundedOffset) { c.Set(-time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				clock := boundedOffset{clocks.NewOffset(nil, 0), &boundedClock{}}
+				clock.bound.bound.Store(int64(time.Millisecond))
+				a := join(t, memory.NewDecider(), "a", on(clock))
+				sleep(time.Second)
+				a.leads(t)
+				a.store.Inject(memory.Fail(errors.New("cut off")))
+				spoil(&clock)
+				sleep(T / 2)
+				begun := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 100*T)
+				defer cancel()
+				err := a.Resign(ctx)
+				if took := time.Since(begun); err != nil || took > T {
+					t.Errorf("returned after %v: %v", took, err)
+				}
+				a.follows(t)
+			})
+		})
+	}
+}
+
+// Rule 18, where a feed tells of the request before the acquisition's answer is here.
+func TestRule18RequestOvertakesTheAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		b := join(t, d, "b", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
+				if op.Kind == memory.Write {
+					return memory.Fault{AnswerDelay: time.Second}
+				}
+				return memory.Fault{}
+			})
+		})
+		sleep(100 * time.Millisecond)
+		if err := le.Transfer(t.Context(), d, "c"); err != nil {
+			t.Fatal(err)
+		}
+		c := join(t, d, "c")
+		sleep(5 * time.Second)
+		if c.leads(t); b.count() > 0 || d.Entry().ElectionNumber != first+1 {
+			t.Errorf("b led %d times; %+v", b.count(), d.Entry())
+		}
+	})
+}
+
+// Rule 18, where the request comes when the view is over, and the term is not: it is
+// released to whom the operator asked for, and not claimed again.
+func TestRule18RequestAfterTheView(t *testing.T) {
+	for name, ask := range map[string]func(context.Context, le.RaceDecider) error{
+		"StepDown": func(ctx context.Context, d le.RaceDecider) error { return le.StepDown(ctx, d, false) },
+		"Transfer": func(ctx context.Context, d le.RaceDecider) error { return le.Transfer(ctx, d, "c") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				a := join(t, d, "a", func(c *config) {
+					elected := c.OnElected
+					c.OnElected = func(ctx context.Context, v *le.TimeView) {
+						elected(ctx, v)
+						time.Sleep(800 * time.Millisecond) // until the term is nearly over
+					}
+				})
+				sleep(time.Second)
+				c := join(t, d, "c")
+				a.leads(t)
+				a.store.Inject(memory.Fail(errors.New("cut off")))
+				sleep(T - S - 500*time.Millisecond) // the view ends at 14 s
+				a.follows(t)
+				if err := ask(t.Context(), d); err != nil {
+					t.Fatal(err)
+				}
+				a.store.Inject(nil)
+				sleep(2 * time.Second)
+				if c.leads(t); a.count() != 1 {
+					t.Errorf("a had %d leaderships", a.count())
+				}
+			})
+		})
+	}
+}
+
+// Resign of a candidate whose acquisition is under way returns when what it won is
+// released.
+func TestContractResignWaitsForAnAcquisition(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(memory.Slow(2 * time.Second).On(memory.Write).Times(1))
+		}, polled)
+		sleep(100 * time.Millisecond) // it has not landed
+		if err := a.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first || a.count() > 0 {
+			t.Errorf("the record is %+v after %d leaderships, want it won, and released", e, a.count())
+		}
+	})
+}
+
+// Rule 9, with a term so long that a call may hang for minutes: at the end it is given
+// up in time for the release.
+func TestRule09ACallThatHangsDoesNotKeepTheRelease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) { c.TermLength = time.Hour })
+		sleep(time.Second)
+		a.leads(t)
+		release := make(chan struct{})
+		defer close(release)
+		a.store.Inject(memory.Hang(release).On(memory.Write).Times(1))
+		sleep(30 * time.Minute) // its extension hangs
+		began := time.Now()
+		a.quit()
+		if e := d.Entry(); !e.Vacant() || time.Since(began) > 10*time.Second {
+			t.Errorf("stopped after %v; the record is %+v, want it released", time.Since(began), e)
+		}
+	})
+}
+
+// Resign does not wait for an acquisition that did not happen for longer than a term of
+// one's own, whatever term it would have taken.
+func TestContractResignAwaitsATermAtMost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := rival(3)
+		e.TermLength, e.TermExpiry = 10*T, time.Now().Add(-T)
+		d.Replace(e)
+		a := join(t, d, "a", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(memory.LoseRequests().On(memory.Write).Times(1))
+		}, polled)
+		sleep(100 * time.Millisecond) // it was lost
+		began := time.Now()
+		if err := a.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > T {
+			t.Errorf("Resign took %v", took)
+		}
+	})
+}
+
+// lags is a store one of whose reads is answered by a replica that lags: it shows an earlier state.
+type lags struct {
+	*memory.Decider
+	mu    sync.Mutex
+	stale *le.RaceEntry // what the next read shows; nil: the record
+}
+
+// lag has the next read show e.
+func (l *lags) lag(e *le.RaceEntry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stale = e
+}
+
+func (l *lags) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
+	l.mu.Lock()
+	e := l.stale
+	l.stale = nil
+	l.mu.Unlock()
+	if e != nil {
+		return e.Clone(), nil
+	}
+	return l.Decider.ReadCurrent(ctx)
+}
+
+// lagsPolled is lags without its feed.
+type lagsPolled struct{ le.RaceDecider }
+
+// released fails unless the record is vacant and the leadership that it names is the given one.
+func released(t *testing.T, d *memory.Decider, number le.ElectionNumber) {
+	t.Helper()
+	if e := d.Entry(); !e.Vacant() || e.ElectionNumber != number {
+		t.Errorf("the record is %+v, want leadership %d released", e, number)
+	}
+}
+
+// Rule 9: a stale read does not settle what became of an acquisition whose answer was lost. Who stops, resigns or
+// makes one try reads again, and releases what it has won.
+func TestRule09StaleReadSettlesNothing(t *testing.T) {
+	for _, how := range []string{"stops", "resigns", "tries once"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				d.Replace(vacantAt(7))
+				before, err := d.ReadCurrent(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				store := &lags{Decider: d.Handle()}
+				store.Inject(func(op memory.Op) (f memory.Fault) {
+					if op.Kind == memory.Write && !op.Entry.Vacant() {
+						store.lag(before)
+						f.Err, f.Lands, f.AnswerDelay = memory.ErrLost, true, 100*time.Millisecond
+					}
+					return f
+				})
+				if how == "tries once" {
+					c := le.Config{Decider: lagsPolled{store}, LeaderID: "a", TermLength: T, MaxClockSkew: S, Logger: slog.New(slog.DiscardHandler)}
+					if _, err := c.TryAcquire(t.Context()); err == nil {
+						t.Error("it leads")
+					}
+					released(t, d, 8)
+					return
+				}
+				a := join(t, d, "a", func(c *config) { c.Decider = lagsPolled{store} })
+				sleep(50 * time.Millisecond) // its acquisition has landed
+				if how == "stops" {
+					a.quit()
+				} else if err := a.Resign(t.Context()); err != nil {
+					t.Error(err)
+				}
+				released(t, d, 8)
+			})
+		})
+	}
+}
+
+// Rule 9: nor does it settle what became of a release, even if a feed has told of it before it was undone.
+func TestRule09StaleReadAfterAReleaseThatIsUndone(t *testing.T) {
+	for _, how := range []string{"stops", "resigns"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				d.Replace(vacantAt(7))
+				before, err := d.ReadCurrent(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				store := &lags{Decider: d.Handle()}
+				a := join(t, d, "a", func(c *config) { c.Decider = store })
+				sleep(3 * time.Second)
+				a.leads(t)
+				failed := false
+				store.Inject(func(op memory.Op) (f memory.Fault) {
+					if op.Kind == memory.Write && op.Entry.Vacant() && !failed {
+						failed = true
+						d.Tell(op.Entry)
+						store.lag(before)
+						f.Err, f.AnswerDelay = memory.ErrLost, 50*time.Millisecond
+					}
+					return f
+				})
+				time.AfterFunc(40*time.Millisecond, func() { d.Tell(nil) })
+				if how == "stops" {
+					a.quit()
+				} else if err := a.Resign(t.Context()); err != nil {
+					t.Error(err)
+				}
+				released(t, d, 8)
+				if !failed {
+					t.Error("no release was undone")
+				}
+			})
+		})
+	}
+}

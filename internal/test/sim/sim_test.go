@@ -1,0 +1,177 @@
+//go:build go1.25
+
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+)
+
+var (
+	seedCount = flag.Int("seeds", 1000, "how many seeds to simulate")
+	firstSeed = flag.Uint64("first", 1, "the first of them")
+	patience  = flag.Duration("patience", time.Minute, "how long one seed may take, by the wall clock")
+	oneSeed   = flag.Int64("seed", -1, "simulate this seed only, and print its trace")
+)
+
+// tally sums up what the simulations of a test have counted.
+type tally struct {
+	mu     sync.Mutex
+	counts map[string]int
+	failed bool
+}
+
+// enough reports whether one seed has failed and -failfast was given: those that wait
+// in parallel are not run then either.
+func (t *tally) enough() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failed && flag.Lookup("test.failfast").Value.String() == "true"
+}
+
+func (t *tally) add(res *Result) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failed = t.failed || len(res.Violations) > 0
+	for k, n := range res.Counts {
+		if strings.HasPrefix(k, "most") {
+			t.counts[k] = max(t.counts[k], n)
+		} else {
+			t.counts[k] += n
+		}
+	}
+}
+
+// watchdog ends the test if a simulation does not come to its end, as when a loop
+// under test does not sleep: then virtual time stands still.
+func watchdog(test string, seed uint64) (stop func()) {
+	timer := time.AfterFunc(*patience, func() {
+		panic(fmt.Sprintf("replay: go test ./internal/test/sim -run %s -seed %d\nhot loop: time has stood still for %v", test, seed, *patience))
+	})
+	return func() { timer.Stop() }
+}
+
+// TestSeeds simulates elections, each of ten virtual minutes or more.
+func TestSeeds(t *testing.T) {
+	counts := simulate(t, *seedCount, Draw)
+	if *oneSeed < 0 && *seedCount >= 1000 && !t.Failed() {
+		covered(t, counts)
+	}
+}
+
+// TestWildClocks lets clocks go beyond their bound by up to ten terms, as when
+// somebody sets one by hand. Two may lead then; but all else still holds: a view
+// ends by the clocks it is measured by, numbers grow, callbacks keep their order,
+// nothing spins or hangs, and there is one leader again when the clocks are right.
+func TestWildClocks(t *testing.T) {
+	simulate(t, *seedCount/5, func(seed uint64) Params {
+		p := Draw(seed)
+		p.Wild = 10 * p.Term
+		p.Length *= 2 // its calm takes longer
+		p.Stamp = 0   // nobody can know that a clock is wrong
+		return p
+	})
+}
+
+// TestSkewed has clocks beyond their bound, by up to hours and either way, and a
+// store that gives true time to the microsecond, by which candidates find that
+// out: no two views overlap by more than the time in which an answer was out, the
+// candidates whose clocks are right still find a leader in time, and skewed candidates do not
+// take the lease from it again and again.
+func TestSkewed(t *testing.T) {
+	counts := simulate(t, *seedCount/4, DrawSkewed)
+	for _, what := range []string{"clocks proved wrong", "ended: " + le.ErrClockSkew.Error(), "leases taken from honest leaders", "acquisitions", "extensions"} {
+		if counts[what] == 0 && *oneSeed < 0 && *seedCount >= 1000 {
+			t.Errorf("in no seed has this happened: %s", what)
+		}
+	}
+}
+
+// TestSkewedBelieved shows that what TestSkewed finds is due to the comparison with
+// the store's time: without it the same seeds do overlap, more than once in ten of them.
+func TestSkewedBelieved(t *testing.T) {
+	counts := simulate(t, *seedCount/5, func(seed uint64) Params {
+		p := DrawSkewed(seed)
+		p.Stamp = 0 // nothing shows that a clock is wrong
+		return p
+	})
+	if n := counts["overlaps"]; n < *seedCount/50 && *oneSeed < 0 {
+		t.Errorf("%d times only were two views beyond the bound at once", n)
+	}
+}
+
+// TestUnsynchronized has candidates whose clocks are hours apart and stepped by hours,
+// with monotonic clocks that run apart by as much as the allowance lets them, alone
+// or mixed with others whose clocks keep their bound.
+func TestUnsynchronized(t *testing.T) {
+	counts := simulate(t, *seedCount/4, DrawUnsynchronized)
+	for _, what := range []string{"acquisitions", "extensions", "releases", "observed: lapse", "fault: a leader had its clock stepped", "fault: a leader was suspended past its view"} {
+		if counts[what] == 0 && *oneSeed < 0 && *seedCount >= 1000 {
+			t.Errorf("in no seed has this happened: %s", what)
+		}
+	}
+}
+
+// TestStrangers has a record that others' tools delete, empty, make again and edit, and feeds that tell of
+// what is undone, in whose place another record comes. Numbers are not given out again. Nobody takes an
+// emptied record while the view of a former leader may be alive. A candidate that has heard of
+// something else does not overwrite a request. There is a leader again in time.
+func TestStrangers(t *testing.T) {
+	counts := simulate(t, *seedCount/4, DrawStrangers)
+	for _, what := range []string{"deleted the record", "emptied the record", "made anew the record", "edited the record"} {
+		for _, when := range []string{"", " under a leader"} {
+			if counts["fault: a stranger "+what+when] == 0 && *oneSeed < 0 && *seedCount >= 1000 {
+				t.Errorf("in no seed has a stranger %s%s", what, when)
+			}
+		}
+	}
+	for _, what := range []string{"fault: another record took the order of one that was undone", "acquisitions over an emptied record", "acquisitions", "extensions"} {
+		if counts[what] == 0 && *oneSeed < 0 && *seedCount >= 1000 {
+			t.Errorf("in no seed has this happened: %s", what)
+		}
+	}
+}
+
+// simulate runs the simulations of a test.
+func simulate(t *testing.T, count int, draw func(seed uint64) Params) map[string]int {
+	test, first := t.Name(), *firstSeed
+	if *oneSeed >= 0 {
+		first, count = uint64(*oneSeed), 1
+	}
+	sum := tally{counts: map[string]int{}}
+	t.Run("all", func(t *testing.T) {
+		for seed := first; seed < first+uint64(count); seed++ {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				if sum.enough() {
+					return
+				}
+				defer watchdog(test, seed)()
+				synctest.Test(t, func(t *testing.T) {
+					begin := time.Now()
+					res := Run(draw(seed), nil)
+					res.Counts["seconds of virtual time"] = int(time.Since(begin) / time.Second)
+					sum.add(res)
+					if len(res.Violations) > 0 {
+						t.Errorf("replay: go test ./internal/test/sim -run %s -seed %d\n%v", test, seed, res)
+					} else if *oneSeed >= 0 {
+						t.Log(res)
+					}
+				})
+			})
+		}
+	})
+	for _, k := range slices.Sorted(maps.Keys(sum.counts)) {
+		t.Logf("%9d %s", sum.counts[k], k)
+	}
+	return sum.counts
+}

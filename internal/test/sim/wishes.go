@@ -1,0 +1,133 @@
+package sim
+
+import (
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+)
+
+// hold is for how long a leadership keeps the record from others.
+type hold struct {
+	p      *process
+	number le.ElectionNumber
+	index  int           // the record of its acquisition
+	from   time.Duration // true time at which that began
+	length time.Duration
+}
+
+// holding holds a candidate's write to its Hold, by its own monotonic clock: the record is
+// kept for so long from when the acquisition began, and no longer.
+func (r *recorder) holding(p *process, o *op) {
+	e := o.write
+	if e.ElectionNumber > 0 && !e.Vacant() && e.Extension == 0 {
+		want := p.hold - p.term
+		if p.hold > 0 {
+			want = max(want, 1) // while it is on, the record says so
+		}
+		if want = max(want, 0); e.Hold != want {
+			r.failf(p.name, "claims %v with a hold of %v beyond its term, want %v", r.short(e), e.Hold, want)
+		}
+		return
+	}
+	h := r.holdOf(p, e.ElectionNumber)
+	if h == nil { // it has claimed what it does not know yet to have won
+		if e.Hold > 0 {
+			r.failf(p.name, "writes %v with a hold of %v, but has never won it", r.short(e), e.Hold)
+		}
+		return
+	}
+	if e.Vacant() { // of what began nothing, or of an older one that a replica still has: it ends no hold
+		h = r.lastHold(p)
+		if h == nil {
+			if e.Hold > 0 {
+				r.failf(p.name, "writes %v with a hold of %v, but has never led", r.short(e), e.Hold)
+			}
+			return
+		}
+	}
+	began := p.began[attempt{h.number, r.records[h.index].TermExpiry.UnixNano()}].mono
+	rest := e.Hold
+	if !e.Vacant() {
+		rest += p.term
+	}
+	least, most := time.Duration(1<<62), time.Duration(0)
+	for _, shown := range append(p.actor.clock.Shown(), reading{o.wall, o.mono}) {
+		left := began + p.hold - shown.mono
+		least, most = min(least, left), max(most, left)
+	}
+	over := time.Duration(0) // what may be left when none is written
+	if p.hold > 0 {
+		over = -p.skew // the others wait for that after the hold
+	}
+	switch {
+	case e.Hold == 1 && most > over && (!e.Vacant() || least <= 0): // it is over within the term, or but for the skew
+	case e.Hold == 0 && least > over:
+		r.failf(p.name, "writes %v without the hold, of which %v are left", r.short(e), least)
+	case e.Hold > 0 && rest > most:
+		r.failf(p.name, "writes %v with a hold that ends %v too late", r.short(e), rest-most)
+	case rest < least:
+		r.failf(p.name, "writes %v with a hold that ends %v too early", r.short(e), least-rest)
+	}
+}
+
+// holdOf is the hold of p's leadership, or nil if it has not won that.
+func (r *recorder) holdOf(p *process, number le.ElectionNumber) *hold {
+	for i := len(r.holds) - 1; i >= 0; i-- { // a store that was set back gives a number out again
+		if h := &r.holds[i]; h.p == p && h.number == number {
+			return h
+		}
+	}
+	return nil
+}
+
+// lastHold is that of p's last leadership, or nil if it has never led.
+func (r *recorder) lastHold(p *process) *hold {
+	for i := len(r.holds) - 1; i >= 0; i-- {
+		if h := &r.holds[i]; h.p == p && p.leaderships[h.number] != nil {
+			return h
+		}
+	}
+	return nil
+}
+
+// onHold: nobody acquires what another's leadership keeps by its Hold, in true time, nor the
+// same candidate what it has released. A clock may be off by what clocks keep, and monotonic ones
+// are not all alike.
+func (r *recorder) onHold(o *op, old, e *le.RaceEntry) {
+	p, last := o.actor.proc, len(r.records)-1
+	for _, h := range r.holds {
+		slack := r.spec.Skew + time.Duration((r.drift+2*p.host.w.uneven())*float64(h.length))
+		early := h.from + h.length - slack - o.at
+		led := h.p.leaderships[h.number] != nil
+		switch {
+		case early <= 0 || !led || r.wild || r.lies || r.erased(h.index, last):
+		case h.p == p && !old.Vacant() && old.Incarnation == e.Incarnation: // it has led on
+		default:
+			r.failf(p.name, "claims %v, which leadership %d (%s) holds for %v more", r.short(old), h.number, h.p.name, early)
+		}
+	}
+	if old.Hold > 0 && !old.Vacant() {
+		r.counts["acquisitions after another's hold"]++
+	}
+	r.holds = append(r.holds, hold{p, e.ElectionNumber, last, o.at, p.hold})
+}
+
+// heldFor is how long it is from o until old, which has a Hold, is to be had: when that is over
+// by its end, or if it is a vacancy, when it has been seen for so long.
+func (r *recorder) heldFor(o *op, old, e *le.RaceEntry) time.Duration {
+	p := o.actor.proc
+	drift := p.allowance(old.TermLength)
+	further := old.Hold + time.Duration(float64(old.Hold)*float64(drift)/float64(old.TermLength))
+	bySight := r.since(o, old) + drift + further
+	if !old.Vacant() {
+		bySight += old.TermLength
+	}
+	byEnd := old.TermExpiry.Add(old.Hold + p.skew).Sub(o.wall)
+	switch {
+	case r.noCommonClock(o.actor, old):
+		return bySight
+	case old.Vacant() || e.Unsynchronized:
+		return min(bySight, byEnd)
+	}
+	return byEnd
+}

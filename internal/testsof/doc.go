@@ -1,5 +1,0 @@
-// Package testsof and what is below it are the tests of packages whose modules must not
-// require what these tests do: a server in process, an SDK with its exporters, drivers, another
-// module of this repository. The directories have the names of the packages. The module is
-// never tagged.
-package testsof
