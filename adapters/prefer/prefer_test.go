@@ -27,7 +27,6 @@ const term = 15 * time.Second
 type member struct {
 	*le.Campaign
 	stop    func()
-	writes  atomic.Int64
 	elected atomic.Int64
 }
 

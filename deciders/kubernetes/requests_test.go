@@ -48,7 +48,7 @@ func TestRequests(t *testing.T) {
 		synctest.Wait()
 		stopB := start("b")
 		grows("70 s", 10, 0, func() { time.Sleep(70*time.Second + time.Millisecond) })
-		grows("a hand-over", 2, 1, stopA)
+		grows("a hand-over", 2, 0, stopA)
 		if l := s.lease("one"); *l.Spec.HolderIdentity != "b" {
 			t.Errorf("%q leads", *l.Spec.HolderIdentity)
 		}

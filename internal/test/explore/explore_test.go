@@ -73,7 +73,7 @@ func TestBounds(t *testing.T) {
 }
 
 // endless counts. It visits a fault at 1000.
-type endless struct{ jugs }
+type endless struct{}
 
 func (endless) Initial() []int                            { return []int{7, 9} }
 func (e endless) Worker() Worker[int]                     { return e }
