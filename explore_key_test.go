@@ -28,7 +28,7 @@ var fields = map[string]string{
 	"lead":      "number view asked confirmed expiry last held",
 	"viewEnd":   "wall mono early apart",
 	"instant":   "wall mono",
-	"policy":    "id term skew hold measured checked hostPort params priority",
+	"policy":    "id term skew hold holdsLate measured checked hostPort params priority",
 	"RaceEntry": "LeaderID HostPort ConnectionParams TermExpiry TermLength ElectionNumber Extension Incarnation WriteID Successor Unsynchronized Hold Priority Extra Token Emptied",
 }
 
