@@ -56,8 +56,9 @@
 // Acquiring. A held record may be acquired at TermExpiry + S, after reading it again. A vacant
 // one may be acquired at once, unless it is reserved for a Successor, on hold ([Config.Once])
 // or emptied. After a crash nobody leads for T/2 + 1.5 S to T + S, if clocks agree. If two
-// clocks are each off by S, that is up to 2 S less or more: at most T + 3 S. The store's
-// latency is added. With Config.Lifeline, proof of a leader's death ends the wait for its term.
+// clocks are each off by S, that is up to 2 S less or more: at most T + 3 S. Added are the
+// store's latency, and up to T/20 or a second, over which many standbys spread what they ask.
+// With Config.Lifeline, proof of a leader's death ends the wait for its term.
 //
 // Leading. An extension begins when (T - S)/2, or Config.ExtendEvery, has passed since the last
 // confirmed one began. The view moves only when the very write that moves it is confirmed. It

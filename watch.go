@@ -32,7 +32,8 @@ type WatchConfig struct {
 	PollInterval time.Duration
 
 	// Lapsed is called when the term of entry has run out without an extension. Before the
-	// call, the record was read again at TermExpiry plus MaxClockSkew or later, and was
+	// call, the record was read again at TermExpiry plus MaxClockSkew or later (by up to a
+	// twentieth of the term, a second at most, so that many observers spread their reads), and was
 	// still the same. (If entry is Unsynchronized, it was read again after it had not been
 	// seen to change for a term and the allowance for drift.) A leader that comes back
 	// afterwards is a new record. Calls are in order with those of the callback given to

@@ -86,18 +86,26 @@ func (c Choice) Work() *Result {
 // If clocks are not compared, a standby waits for a Term and the allowance for drift
 // from when it saw the last extension, which on a store that is polled may be an
 // interval later.
+//
+// Standbys spread what they ask then over a twentieth of the term, a second at most, and
+// over half of that if the store pushes. The first of them acquires the record.
 func (c Choice) crash() Span {
 	extend, takeOver := c.Extend(), 2*c.Store.Latency
+	spread := min(c.Term/20, time.Second)
+	if c.Store.Pushes {
+		spread /= 2
+	}
+	turn := spread / time.Duration(max(c.Candidates, 1)) // of the first, as a mean
 	if c.Clocks == leaderelection.Unsynchronized {
 		wait := c.Term + max(c.Skew, c.Term/100)
 		seen := c.Store.Latency // at the latest, since the extension began
 		if !c.Store.Pushes {
 			seen += c.poll()
 		}
-		return Span{wait - extend, wait - extend/2 + seen/2 + takeOver, wait + seen + takeOver}
+		return Span{wait - extend, wait - extend/2 + seen/2 + turn + takeOver, wait + seen + spread + takeOver}
 	}
 	wait := c.Term + c.Skew
-	return Span{wait - extend - 2*c.Skew, wait - extend/2 + takeOver, wait + 2*c.Skew + takeOver}
+	return Span{wait - extend - 2*c.Skew, wait - extend/2 + turn + takeOver, wait + 2*c.Skew + spread + takeOver}
 }
 
 // handOver: the leader writes that it has gone, a standby is told or reads of it, and

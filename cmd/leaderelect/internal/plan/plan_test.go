@@ -258,7 +258,7 @@ func TestWarnings(t *testing.T) {
 		"slow answers will cost":        func(c *Choice) { c.Store.Latency = time.Second },
 		"is near what gs allows":        func(c *Choice) { c.Term, c.Skew = 3*time.Second, 500*time.Millisecond },
 		"more than a quarter":           func(c *Choice) { c.Skew = 4 * time.Second },
-		"nobody leads for 1m31":         func(c *Choice) { c.Term = 2 * time.Minute },
+		"nobody leads for 1m32":         func(c *Choice) { c.Term = 2 * time.Minute },
 		"polling each 1s costs 5256000": func(c *Choice) { c.Poll = time.Second },
 	} {
 		c := good
