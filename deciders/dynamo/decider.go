@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/dynamo/internal/dynamoproof"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/internal/log/redact"
 )
@@ -98,7 +99,7 @@ func NewDecider(client Client, table, key string, opts *Options) *Decider {
 		sk:     o.SortKey,
 		key:    map[string]types.AttributeValue{o.PartitionKey: text(key)},
 		create: o.CreateTable,
-		call:   []func(*dynamodb.Options){once, proved},
+		call:   []func(*dynamodb.Options){once, dynamoproof.Required},
 
 		distrusted: func() {},
 	}

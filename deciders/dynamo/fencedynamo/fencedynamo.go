@@ -62,6 +62,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/dynamo/internal/dynamoproof"
 	"github.com/c8e606e4/leaderelection/fence"
 )
 
@@ -94,7 +95,7 @@ func Put(ctx context.Context, client Client, token fence.Token, in *dynamodb.Put
 	put := *in
 	put.Item = with(in.Item, attribute, f.number)
 	f.add(&put.ConditionExpression, &put.ExpressionAttributeNames, &put.ExpressionAttributeValues, &put.ReturnValuesOnConditionCheckFailure)
-	out, err := client.PutItem(ctx, &put, proved)
+	out, err := client.PutItem(ctx, &put, dynamoproof.Required)
 	return out, f.stale(err)
 }
 
@@ -108,7 +109,7 @@ func Update(ctx context.Context, client Client, token fence.Token, in *dynamodb.
 	update := *in
 	update.UpdateExpression = joined(in.UpdateExpression)
 	f.add(&update.ConditionExpression, &update.ExpressionAttributeNames, &update.ExpressionAttributeValues, &update.ReturnValuesOnConditionCheckFailure)
-	out, err := client.UpdateItem(ctx, &update, proved)
+	out, err := client.UpdateItem(ctx, &update, dynamoproof.Required)
 	return out, f.stale(err)
 }
 
@@ -121,7 +122,7 @@ func Delete(ctx context.Context, client Client, token fence.Token, in *dynamodb.
 	}
 	del := *in
 	f.add(&del.ConditionExpression, &del.ExpressionAttributeNames, &del.ExpressionAttributeValues, &del.ReturnValuesOnConditionCheckFailure)
-	out, err := client.DeleteItem(ctx, &del, proved)
+	out, err := client.DeleteItem(ctx, &del, dynamoproof.Required)
 	return out, f.stale(err)
 }
 
@@ -154,7 +155,7 @@ func Transact(ctx context.Context, client Client, token fence.Token, in *dynamod
 	if transaction.TransactItems, err = f.items(in.TransactItems, o); err != nil {
 		return nil, err
 	}
-	out, err := client.TransactWriteItems(ctx, &transaction, proved)
+	out, err := client.TransactWriteItems(ctx, &transaction, dynamoproof.Required)
 	return out, f.stale(err)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/c8e606e4/leaderelection/deciders/dynamo/internal/dynamoproof"
 	"github.com/c8e606e4/leaderelection/internal/log/redact"
 )
 
@@ -27,7 +28,7 @@ func Verify(ctx context.Context, client *dynamodb.Client, table, attribute strin
 	failed := func(err error) error {
 		return fmt.Errorf("fencedynamo: verifying table %q: %w", table, redact.Error(err))
 	}
-	out, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table}, proved)
+	out, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table}, dynamoproof.Required)
 	if err == nil && out.Table == nil {
 		err = errors.New("the answer does not describe the table")
 	}
@@ -38,7 +39,7 @@ func Verify(ctx context.Context, client *dynamodb.Client, table, attribute strin
 		return failed(fmt.Errorf("it is a global table with %d replicas and eventual consistency, where a deposed leader in another region could write: "+
 			"use a table of one region, or one with multi-Region strong consistency", n))
 	}
-	life, err := client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table}, proved)
+	life, err := client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table}, dynamoproof.Required)
 	var api smithy.APIError
 	switch {
 	case errors.As(err, &api) && api.ErrorCode() == "UnknownOperationException": // an emulator's: nothing expires there
@@ -57,7 +58,7 @@ func Verify(ctx context.Context, client *dynamodb.Client, table, attribute strin
 	_, err = client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
 		TableName: &table, Key: key, ConditionExpression: aws.String("attribute_exists(#k)"),
 		ExpressionAttributeNames: map[string]string{"#k": aws.ToString(out.Table.KeySchema[0].AttributeName)},
-	}, proved)
+	}, dynamoproof.Required)
 	var refused *types.ConditionalCheckFailedException
 	switch {
 	case errors.As(err, &refused):
