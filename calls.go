@@ -20,10 +20,7 @@ const maxAbandoned = 4
 // time, and runs a feed if the store has one. Their results reach the owner's loop as events, and
 // the owner decides what they mean. Everything but post belongs to the loop's goroutine.
 type follower struct {
-	owner interface { // the campaign, or the observer
-		answered(a *answer, now instant)
-		learn(e *RaceEntry, began, now instant, how source)
-	}
+	owner *Campaign
 	known *claims // the owner's
 	*timekeeper
 	mailbox loop.Mailbox[event]
@@ -50,7 +47,7 @@ type follower struct {
 	denied    time.Duration         // since when all calls have ended with an ErrPermanent
 	isDenied  bool
 	calls     loop.Outage
-	reads     retry
+	reads     loop.Retry
 	lastCall  time.Duration // when the last call began
 	lastRead  time.Duration // and the last read
 	everAsked bool
@@ -66,7 +63,7 @@ type follower struct {
 	heard       time.Duration // when it last delivered
 	feedFails   loop.Outage
 	outrun      int // reads in a row that were newer than what the feed had delivered
-	feeds       retry
+	feeds       loop.Retry
 }
 
 // call is one store call.
@@ -100,11 +97,11 @@ func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, 
 	f.decider = d
 	f.feed, _ = d.(ChangeFeed)
 	f.poll, f.timeout, f.patience = poll, min(max(term/4, minInterval), maxCall), term
-	f.reads, _ = backoffs(name, poll, term)
+	f.reads = loop.NewRetry(name, poll, term)
 	f.calls.To, f.calls.Over = f.log, "the store is back"
 	f.feedFails.To, f.feedFails.Over, f.feedFails.Once = f.log, "the feed delivers", true // a store that cannot push is polled for good
 	f.feeds = f.reads
-	f.feeds.limit = max(f.feeds.limit, term)
+	f.feeds.Limit = max(f.feeds.Limit, term)
 	f.ctx = context.WithoutCancel(ctx)
 	f.events.Limit, f.events.Idle = maxEvents, func() { f.post(nothing) }
 }
@@ -121,9 +118,8 @@ func (f *follower) begin(now instant, kind OpKind, entry, over *RaceEntry) {
 	f.call, f.lastCall = k, now.mono
 	if kind == OpRead {
 		f.lastRead, f.everAsked = now.mono, true
-		if f.poll >= minPause {
-			f.reads.note(now.mono)
-			f.reads.noted = true
+		if f.poll >= loop.MinPause {
+			f.reads.Began(now.mono)
 		}
 	}
 	go func() {
@@ -213,9 +209,9 @@ func (f *follower) settle(a *answer, now instant) {
 	switch {
 	case a.kind != OpRead || a.abandoned:
 	case a.err != nil:
-		f.reads.failed(a.start.mono, f.urgent(now))
+		f.reads.Failed(a.start.mono, f.urgent(now))
 	default:
-		f.reads.worked()
+		f.reads.Worked()
 	}
 }
 
@@ -236,7 +232,7 @@ func (f *follower) giveUpCall(now instant) {
 	f.isDenied = false
 	f.traceCall(late, now)
 	if k.kind == OpRead {
-		f.reads.failed(k.start.mono, f.urgent(now))
+		f.reads.Failed(k.start.mono, f.urgent(now))
 	}
 	f.owner.answered(late, now)
 }
@@ -296,7 +292,7 @@ func (f *follower) mayCall(wake *alarm) bool {
 
 // read makes a read at the elapsed time due, or as soon after it as earlier failures allow.
 func (f *follower) read(wake *alarm, due time.Duration) {
-	due = max(due, f.reads.notBefore)
+	due = max(due, f.reads.NotBefore)
 	if wake.now.mono < due {
 		wake.at(due)
 		return

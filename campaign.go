@@ -20,11 +20,12 @@ type Campaign struct {
 	// a time. Then it computes again what is due, does it, and sleeps until the next moment
 	// at which something can be due. It never waits for the store or for user code.
 
-	cfg    Config
-	start  context.Context
-	single *single // nil: it leads as often as it wins
-	f      follower
-	l      *lease
+	cfg      Config
+	start    context.Context
+	single   *single   // nil: it leads as often as it wins
+	observer *observer // nil: it is a candidate
+	f        follower
+	l        *lease
 
 	view   atomic.Pointer[TimeView] // of the newest leadership
 	leader atomic.Pointer[RaceEntry]
@@ -37,7 +38,7 @@ type Campaign struct {
 	last       *leadership   // the one before
 	idleSince  time.Duration // when the last leadership's callbacks had returned
 	cooldown   time.Duration // no campaign before this
-	writes     retry
+	writes     loop.Retry
 	wroteAt    time.Duration // when a write last returned, or was given up
 	reread     bool          // the lease has asked for a read since the last write
 	health     health
@@ -72,10 +73,10 @@ func newCampaign(ctx context.Context, cfg Config, hold time.Duration, s *single)
 	c.proofs = proofs{f: f, l: c.l, line: cfg.Lifeline}
 	c.clock = clockCheck{f: f, l: c.l}
 	c.clock.bounded, _ = cfg.Clock.(clocks.Bounded)
-	_, c.writes = backoffs(cfg.LeaderID, cfg.PollInterval, cfg.TermLength)
+	c.writes = f.reads
+	c.writes.Limit, c.writes.Seed = max(f.reads.Limit, 4*f.reads.Base), f.reads.Seed+1
 	c.changed = deliveries{Calls: loop.Calls{Limit: maxWaiting, Idle: f.events.Idle}, ctx: context.WithoutCancel(ctx)}
 	c.view.Store(newView(f.timekeeper, NoElections))
-	f.log(slog.LevelInfo, "campaign started", "id", cfg.LeaderID, "place", firstPlace{f}, "term", cfg.TermLength, "skew", cfg.MaxClockSkew, "pushed", f.feed != nil)
 	return c
 }
 
@@ -174,6 +175,9 @@ func (c *Campaign) loop() {
 	defer c.f.mailbox.Close()
 	defer c.proofs.end()
 	defer c.abandon()
+	if c.observer == nil {
+		c.f.log(slog.LevelInfo, "campaign started", "id", c.cfg.LeaderID, "place", firstPlace{&c.f}, "term", c.cfg.TermLength, "skew", c.cfg.MaxClockSkew, "pushed", c.f.feed != nil)
+	}
 	c.slice = maxSlice
 	if stop, err := clocks.NotifyJump(c.cfg.Clock, func() { c.f.post(nothing) }); err == nil && stop != nil {
 		if c.f.system {
@@ -288,10 +292,13 @@ func (c *Campaign) stop(now instant, cause error) {
 	if k := c.f.call; k != nil {
 		k.deadline = min(k.deadline, now.mono+c.f.timeout)
 	}
-	c.f.reads.worked() // no pause of the time before is so long that nothing can be released
-	c.writes.worked()
+	c.f.reads.Worked() // no pause of the time before is so long that nothing can be released
+	c.writes.Worked()
 	if c.leadership != nil {
 		c.giveUp(now, cause)
+	}
+	if c.observer != nil {
+		c.changed.Drop()
 	}
 }
 
@@ -325,7 +332,7 @@ func (c *Campaign) finished(wake *alarm) bool {
 // lost reports whether the last write will not land any more: its call has returned, and a read that began some time
 // after that has not shown it. A read that comes at once may be stale.
 func (c *Campaign) lost() bool {
-	return c.f.call == nil && c.f.hanging == 0 && !c.l.unsure && !c.owns() && c.l.at.mono >= c.wroteAt+c.f.reads.base
+	return c.f.call == nil && c.f.hanging == 0 && !c.l.unsure && !c.owns() && c.l.at.mono >= c.wroteAt+c.f.reads.Base
 }
 
 // waits logs, once, that a campaign cannot end before a callback returns.

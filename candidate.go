@@ -67,6 +67,10 @@ func (c *Campaign) noteTrouble(a *answer, now instant) {
 
 // act makes the one store call that is due, if any.
 func (c *Campaign) act(wake *alarm) {
+	if c.observer != nil {
+		c.observer.act(wake)
+		return
+	}
 	c.weigh(wake.now)
 	wish := c.wish(wake.now)
 	c.l.wake(wake, wish)
@@ -81,7 +85,7 @@ func (c *Campaign) act(wake *alarm) {
 	}
 	switch {
 	case kind == OpRead:
-		c.f.read(wake, max(c.readDue(), c.f.reads.floor))
+		c.f.read(wake, max(c.readDue(), c.f.reads.Floor()))
 	case kind != "" && c.mayWrite(wake, kind):
 		c.write(wake, kind)
 	case c.leadership == nil && !c.stopping:
@@ -97,16 +101,16 @@ func (c *Campaign) readDue() time.Duration {
 	case c.l.unsure || c.l.base.of == nil:
 		return 0
 	case c.reread:
-		return max(c.writes.notBefore, c.f.lastRead+c.f.reads.base)
+		return max(c.writes.NotBefore, c.f.lastRead+c.f.reads.Base)
 	}
 	c.reread = true
-	return c.writes.notBefore
+	return c.writes.NotBefore
 }
 
 // mayWrite reports whether a write of the given kind may begin now.
 func (c *Campaign) mayWrite(wake *alarm, kind OpKind) bool {
-	if wake.now.mono < c.writes.notBefore {
-		wake.at(c.writes.notBefore)
+	if wake.now.mono < c.writes.NotBefore {
+		wake.at(c.writes.NotBefore)
 		return false
 	}
 	draining := c.leadership != nil && c.leadership.cause != nil
@@ -143,6 +147,10 @@ func (c *Campaign) write(wake *alarm, kind OpKind) {
 // learn takes in a record, however it was learned, and follows what it means for this candidate. The call that
 // showed it began at the instant began.
 func (c *Campaign) learn(e *RaceEntry, began, now instant, how source) {
+	if c.observer != nil {
+		c.observer.learn(e, began, now, how)
+		return
+	}
 	w := c.l.origin(e)
 	mine, open := w != nil, w != nil && !w.done
 	news := c.l.learn(e, how, began, now)
@@ -157,12 +165,12 @@ func (c *Campaign) learn(e *RaceEntry, began, now instant, how source) {
 	case news && mine && how == wasPushed:
 		// It shows a write whose answer is not here: a reason to read at once, without the pause after the
 		// last failure.
-		c.f.reads.hurry()
+		c.f.reads.Hurry()
 	case news, open && how != wasPushed:
 		// This record explains the failed write: it landed after all, or lost against a
 		// newer one. There is no reason to pause. That this candidate may write is shown
 		// only by a record of its own.
-		c.writes.worked()
+		c.writes.Worked()
 		if mine {
 			c.f.calls.Worked(now.mono, OpAcquire.does())
 		}
@@ -218,7 +226,7 @@ func (a *answer) shown() *RaceEntry {
 
 // wrote takes in that a write has happened.
 func (c *Campaign) wrote(a *answer, now instant) {
-	c.writes.worked()
+	c.writes.Worked()
 	c.refused = refusals{}
 	if a.kind == OpRelease && c.cooldown > now.mono {
 		c.cooldown = now.mono + c.cfg.TermLength
@@ -234,14 +242,14 @@ func (c *Campaign) wrote(a *answer, now instant) {
 func (c *Campaign) writeFailed(a *answer, now instant) {
 	lostRace := errors.Is(a.err, ErrLostRace) // the store works
 	c.l.open(nil)
-	c.writes.failed(a.start.mono, c.f.owns || lostRace)
+	c.writes.Failed(a.start.mono, c.f.owns || lostRace)
 	c.single.failed(a.err)
 	if !lostRace {
-		asks := c.writes.notBefore
+		asks := c.writes.NotBefore
 		if !c.f.owns { // what became of the write does not wait as long as the next one
-			asks = min(asks, a.start.mono+2*c.writes.base)
+			asks = min(asks, a.start.mono+2*c.writes.Base)
 		}
-		c.f.reads.notBefore = max(c.f.reads.notBefore, asks)
+		c.f.reads.NotBefore = max(c.f.reads.NotBefore, asks)
 		return
 	}
 	c.refused.over = a.over

@@ -85,7 +85,7 @@ func (f *follower) tendFeed(wake *alarm) {
 	if f.feedRunning {
 		// A session that delivers nothing, not even its first record, hangs.
 		if s := f.feedSession; s != nil && !f.feedUp {
-			if late := s.begun + f.feeds.limit; wake.now.mono < late {
+			if late := s.begun + f.feeds.Limit; wake.now.mono < late {
 				wake.at(late)
 			} else {
 				s.cancel()
@@ -94,7 +94,7 @@ func (f *follower) tendFeed(wake *alarm) {
 		}
 		return
 	}
-	if due := max(f.feeds.notBefore, f.notBefore()); wake.now.mono < due {
+	if due := max(f.feeds.NotBefore, f.notBefore()); wake.now.mono < due {
 		wake.at(due)
 		return
 	}
@@ -130,7 +130,7 @@ func (f *follower) delivered(from *session, e *RaceEntry, now instant) {
 	if !f.feedUp && from == f.feedSession {
 		f.feedUp, f.worked = true, true
 		f.tellPlace()
-		f.feeds.worked()
+		f.feeds.Worked()
 		f.feedEvent(nil, now)
 	}
 	f.heard = now.mono
@@ -153,8 +153,8 @@ func (f *follower) feedGone(s *session, err error, now instant) {
 	if err == nil {
 		err = errors.New("leaderelection: the feed ended")
 	}
-	f.feeds.failed(max(s.begun, now.mono-f.feeds.base/2), true)
-	f.feeds.notBefore = max(f.feeds.notBefore, now.mono+asksFor(err))
+	f.feeds.Failed(max(s.begun, now.mono-f.feeds.Base/2), true)
+	f.feeds.NotBefore = max(f.feeds.NotBefore, now.mono+asksFor(err))
 	f.feedEvent(err, now) // an ErrPermanent as well: what cannot be pushed can be polled
 }
 
@@ -194,7 +194,7 @@ func (f *follower) feedEvent(err error, now instant) {
 func (f *follower) pollDue(wake *alarm) (due time.Duration, polling bool) {
 	switch k, e := f.known, f.known.newest.of; {
 	case k.disputed:
-		return f.lastRead + f.reads.base, true
+		return f.lastRead + f.reads.Base, true
 	case f.feedUp && e != nil && !e.Vacant() && !k.end(k.newest).reached(wake.now):
 		// If a feed delivers nothing for longer than anybody can lead without a write, it
 		// has fallen silent, or a clock that is ahead has written the record.
@@ -207,10 +207,10 @@ func (f *follower) pollDue(wake *alarm) (due time.Duration, polling bool) {
 		return silent, true
 	case f.feedUp:
 		return max(f.lastRead, f.heard) + f.poll, true
-	case f.reads.fails > 0:
+	case f.reads.Fails > 0:
 		return 0, true // only the back-off spaces the reads
 	case f.everAsked:
-		return f.lastRead + f.poll<<min(f.reads.wary, 1), true
+		return f.lastRead + f.poll<<f.reads.Slow(), true
 	case f.feed != nil && f.feedRunning:
 		return f.timeout, true // the feed's first record is on its way
 	}

@@ -83,7 +83,7 @@ func (c *Campaign) beginLeadership(now instant, d *lead) {
 		// Won, but too late to act on it. It counts as a failed write. Otherwise a store
 		// that is slower than the view would lead to a hot loop.
 		c.l.refuse(ErrExpired)
-		c.writes.failed(now.mono, false)
+		c.writes.Failed(now.mono, false)
 		return
 	}
 	r.ctx, r.cancel = context.WithCancelCause(WithView(context.WithoutCancel(c.start), r.view))

@@ -17,7 +17,7 @@ var (
 	pureFiles   = []string{"claims.go", "lease.go", "view.go", "witness.go"}
 	pureImports = []string{"time", "slices", "maps", "math", "bytes", "errors"}
 	pureTime    = []string{"Duration", "Time", "Second", "Millisecond", "Hour"} // no time.Now, and no timers
-	driverNames = []string{"Campaign", "Config", "TimeView", "follower", "leadership", "observer", "timekeeper", "call", "answer", "retry", "urgency", "health", "proofs", "clockCheck", "diagnosis", "single"}
+	driverNames = []string{"Campaign", "Config", "TimeView", "follower", "leadership", "observer", "timekeeper", "call", "answer", "urgency", "health", "proofs", "clockCheck", "diagnosis", "single"}
 )
 
 // impurities returns what a file has that does not belong into a pure one.

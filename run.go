@@ -265,7 +265,7 @@ func (s *single) hasTried(c *Campaign, now instant) bool {
 	case c.f.call != nil:
 		return false
 	case c.l.base.of == nil || c.l.unsure:
-		return c.f.reads.fails > 0
+		return c.f.reads.Fails > 0
 	}
 	over, _ := c.l.over(now, c.l.mine)
 	return s.claimed || c.health.sick || c.l.mistrust || !over

@@ -152,6 +152,9 @@ func (s Status) String() string {
 
 // report publishes the status if it has changed.
 func (c *Campaign) report(now instant) {
+	if c.observer != nil {
+		return
+	}
 	status, cause, number := Following, error(nil), NoElections
 	switch r := c.leadership; {
 	case c.ending:
