@@ -91,7 +91,7 @@ type answer struct {
 // term.
 func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, name string, poll, term time.Duration) {
 	f.timekeeper = newTimekeeper(clock)
-	if !f.system {
+	if !f.System {
 		f.mailbox.Clock = clock
 	}
 	f.decider = d
@@ -122,23 +122,21 @@ func (f *follower) begin(now instant, kind OpKind, entry, over *RaceEntry) {
 			f.reads.Began(now.mono)
 		}
 	}
-	go func() {
-		a := &answer{call: k, err: errGoexit}
-		// Deferred, so it runs even if the call ends its goroutine, as t.FailNow does.
-		defer func() {
-			cancel()
-			f.post(func(now instant) {
-				f.settle(a, now)
-				f.owner.answered(a, now)
-			})
-		}()
+	a := &answer{call: k, err: errGoexit}
+	loop.Go(func() {
 		f.askPlace()
 		if k.kind == OpRead {
 			a.got, a.err = readCurrent(ctx, f.decider)
 		} else {
 			a.token, a.err = writeEntry(ctx, f.decider, k.entry)
 		}
-	}()
+	}, func() {
+		cancel()
+		f.post(func(now instant) {
+			f.settle(a, now)
+			f.owner.answered(a, now)
+		})
+	})
 }
 
 var errGoexit = errors.New("leaderelection: the RaceDecider ended its goroutine instead of returning")
@@ -301,40 +299,43 @@ func (f *follower) read(wake *alarm, due time.Duration) {
 	wake.at(f.call.deadline)
 }
 
-// tellNews reports to Trace a record that is newer than all before it.
-func (f *follower) tellNews(e *RaceEntry) {
-	if t := f.trace; t != nil && t.News != nil {
-		entry := e.Clone()
-		f.events.Add(func() { t.News(*entry) })
+// notify calls a hook of Trace, if it has that one, without waiting for it.
+func notify[E any](f *follower, hook func(E), e E) {
+	if hook != nil {
+		f.events.Add(func() { hook(e) })
+	}
+}
+
+// tellEntry calls a hook of Trace with a copy of a record.
+func (f *follower) tellEntry(hook func(RaceEntry), e *RaceEntry) {
+	if hook != nil {
+		notify(f, hook, *e.Clone())
 	}
 }
 
 func (f *follower) traceCall(a *answer, now instant) {
-	if f.trace != nil && f.trace.StoreOp != nil {
-		op := StoreOp{Kind: a.kind, Start: a.start.wall, Duration: now.mono - a.start.mono, Abandoned: a.abandoned, Err: a.err}
-		if e := a.got; e != nil {
-			op.Number = e.ElectionNumber
-			op.CommitTS = commitTS(e.Token)
-		} else if a.entry != nil {
-			op.Number = a.entry.ElectionNumber
-			op.CommitTS = commitTS(a.token)
-		}
-		f.events.Add(func() { f.trace.StoreOp(op) })
-	}
 	took := now.mono - a.start.mono
+	op := StoreOp{Kind: a.kind, Start: a.start.wall, Duration: took, Abandoned: a.abandoned, Err: a.err}
+	if e := a.got; e != nil {
+		op.Number, op.CommitTS = e.ElectionNumber, commitTS(e.Token)
+	} else if a.entry != nil {
+		op.Number, op.CommitTS = a.entry.ElectionNumber, commitTS(a.token)
+	}
+	notify(f, f.trace.StoreOp, op)
+	args := []any{"op", string(a.kind), "took", took}
+	if a.err != nil {
+		args = append(args, "err", a.err)
+	}
 	switch {
-	case a.err == nil:
-		f.log(slog.LevelDebug, "store operation", "op", string(a.kind), "took", took)
-		f.calls.Worked(now.mono, a.kind.does())
-	case errors.Is(a.err, ErrLostRace):
-		f.log(slog.LevelDebug, "store operation", "op", string(a.kind), "took", took, "err", a.err)
+	case a.err == nil, errors.Is(a.err, ErrLostRace):
+		f.log(slog.LevelDebug, "store operation", args...)
 		f.calls.Worked(now.mono, a.kind.does())
 	case f.winding && errors.Is(a.err, context.Canceled):
-		f.log(slog.LevelDebug, "store operation", "op", string(a.kind), "took", took, "err", "not awaited, because the campaign or the watch has ended")
+		f.log(slog.LevelDebug, "store operation, not awaited, because the campaign or the watch has ended", args...)
 	case errors.Is(a.err, ErrPermanent): // whether it is tried again depends on what has worked before
-		f.calls.Failed(now.mono, a.kind.does(), "a store operation failed", "op", string(a.kind), "took", took, "err", a.err)
+		f.calls.Failed(now.mono, a.kind.does(), "a store operation failed", args...)
 	default:
-		f.calls.Failed(now.mono, a.kind.does(), "a store operation failed; it will be tried again", "op", string(a.kind), "took", took, "err", a.err)
+		f.calls.Failed(now.mono, a.kind.does(), "a store operation failed; it will be tried again", args...)
 	}
 }
 

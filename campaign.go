@@ -22,7 +22,7 @@ type Campaign struct {
 
 	cfg      Config
 	start    context.Context
-	single   *single   // nil: it leads as often as it wins
+	single   single
 	observer *observer // nil: it is a candidate
 	f        follower
 	l        *lease
@@ -50,7 +50,7 @@ type Campaign struct {
 	refused    refusals
 	proofs     proofs
 	resigners  []chan error
-	asks       []*leadAsked  // those who wait in Lead
+	asks       []leadAsked   // those who wait in Lead
 	slice      time.Duration // the longest a leader sleeps
 
 	stopping bool
@@ -61,11 +61,13 @@ type Campaign struct {
 }
 
 // newCampaign returns a campaign, which begins with its loop. cfg is valid and has its defaults.
-func newCampaign(ctx context.Context, cfg Config, hold time.Duration, s *single) *Campaign {
+func newCampaign(ctx context.Context, cfg Config, hold time.Duration, s single) *Campaign {
 	c := &Campaign{cfg: cfg, start: ctx, single: s, done: make(chan struct{})}
 	f := &c.f
 	f.init(ctx, cfg.Clock, cfg.Decider, cfg.LeaderID, cfg.PollInterval, cfg.TermLength)
-	f.logger, f.trace = cfg.Logger, cfg.Trace
+	if f.logger, f.trace = cfg.Logger, cfg.Trace; f.trace == nil {
+		f.trace = &Trace{}
+	}
 	c.l = newLease(cfg.policy(hold))
 	f.owner, f.known = c, &c.l.claims
 	c.diagnosis = diagnosis{f: f, id: cfg.LeaderID, held: hold > 0}
@@ -157,7 +159,7 @@ const stuckTerms = 4
 // stuck returns why only a new process helps, or nil.
 func (c *Campaign) stuck(now instant) error {
 	limit := now.mono - stuckTerms*c.cfg.TermLength
-	if since, running := c.changed.look(now); running && since < limit {
+	if since, running := c.changed.Look(now.mono); running && since < limit {
 		return fmt.Errorf("leaderelection: LeaderChanged has not returned for %v", (now.mono - since).Round(time.Second))
 	}
 	if c.f.hanging >= maxAbandoned && c.f.lastCall < limit {
@@ -180,7 +182,7 @@ func (c *Campaign) loop() {
 	}
 	c.slice = maxSlice
 	if stop, err := clocks.NotifyJump(c.cfg.Clock, func() { c.f.post(nothing) }); err == nil && stop != nil {
-		if c.f.system {
+		if c.f.System {
 			c.slice = maxTellingSlice
 		}
 		defer stop()
@@ -250,7 +252,7 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 		c.stop(now, c.f.failure)
 	}
 	c.l.look(now)
-	c.changed.look(now)
+	c.changed.Look(now.mono)
 	c.clock.tend(&wake)
 	c.follow(now)
 	c.tendLeadership(&wake)
@@ -263,14 +265,20 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 		c.f.tendFeed(&wake)
 	}
 	c.health.tend(&wake, c.stopping)
-	c.endSick(&wake)
+	if r := c.leadership; c.health.sick && r != nil && r.cause == nil {
+		c.giveUp(now, ErrUnhealthy)
+		wake.at(now.mono) // for tendLeadership
+	}
 	c.act(&wake)
 	c.answerResigners(&wake)
 	c.report(now)
 	if !c.stopping {
 		return wake.in, false
 	}
-	c.dismiss()
+	for _, asked := range c.asks {
+		asked <- leadAnswer{err: c.err}
+	}
+	c.asks = nil
 	if !c.finished(&wake) {
 		return wake.in, false
 	}

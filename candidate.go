@@ -29,7 +29,7 @@ func (c *Campaign) wish(now instant) wish {
 		return w
 	}
 	// Work that winds down has DrainTimeout; then the view ends. If no work runs, for nobody is the lease kept.
-	w.keep = r.cause == nil || now.mono < r.drainUntil && len(r.running) > 0
+	w.keep = r.cause == nil || now.mono < r.drainUntil && r.busy()
 	w.extend = c.extendEvery(now)
 	if !c.announces(c.l.base.of) {
 		w.extend = min(w.extend, announceEvery)
@@ -132,7 +132,7 @@ func (c *Campaign) write(wake *alarm, kind OpKind) {
 	c.health.spend()
 	c.reread = false
 	if kind == OpAcquire {
-		c.single.claims()
+		c.single.claimed = true
 		c.cooldown = 0 // over, or ended by an operator; a Resign from now on sets it again
 	}
 	over := c.l.base.of
@@ -155,7 +155,7 @@ func (c *Campaign) learn(e *RaceEntry, began, now instant, how source) {
 	mine, open := w != nil, w != nil && !w.done
 	news := c.l.learn(e, how, began, now)
 	if news {
-		c.f.tellNews(e)
+		c.f.tellEntry(c.f.trace.News, e)
 	}
 	c.diagnosis.look(e, &c.l.claims, now, news, how, mine)
 	if how == wasRead {
@@ -204,7 +204,7 @@ func (c *Campaign) answered(a *answer, now instant) {
 			c.l.open(nil) // the record may have changed since it was read
 		}
 	case a.kind == OpRead && a.err != nil:
-		c.single.failed(a.err)
+		c.single.err = a.err
 	case a.kind == OpRead:
 		c.f.feedCheck(a.got, now)
 		c.learn(a.got, a.start, now, wasRead)
@@ -243,7 +243,7 @@ func (c *Campaign) writeFailed(a *answer, now instant) {
 	lostRace := errors.Is(a.err, ErrLostRace) // the store works
 	c.l.open(nil)
 	c.writes.Failed(a.start.mono, c.f.owns || lostRace)
-	c.single.failed(a.err)
+	c.single.err = a.err
 	if !lostRace {
 		asks := c.writes.NotBefore
 		if !c.f.owns { // what became of the write does not wait as long as the next one

@@ -18,11 +18,6 @@ type deliveries struct {
 	loop.Calls
 	ctx  context.Context
 	last delivery // the one that was added last
-
-	// Of when the loop looked last:
-	seen    int           // how many calls had returned
-	calling bool          // a callback was running or waited to
-	since   time.Duration // when that call was seen first
 }
 
 type delivery struct {
@@ -40,16 +35,6 @@ func (d *deliveries) deliver(next delivery) {
 		entry.Token = nil
 		next.call(d.ctx, *entry)
 	}, next.merge && last.merge && last.entry.ElectionNumber == next.entry.ElectionNumber)
-}
-
-// look returns whether a callback is running or waits to, and since when it has been seen running.
-func (d *deliveries) look(now instant) (since time.Duration, running bool) {
-	done, running := d.Progress()
-	if !running || !d.calling || done != d.seen {
-		d.seen, d.since = done, now.mono
-	}
-	d.calling = running
-	return d.since, d.calling
 }
 
 // event is something that has happened outside of a loop, as a function that takes it in at the instant now. The
@@ -101,12 +86,8 @@ func (f *follower) tendFeed(wake *alarm) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	s := &session{cancel: cancel, begun: wake.now.mono}
 	f.feedRunning, f.feedSession = true, s
-	go func() {
-		failure := errGoexit
-		defer func() {
-			cancel()
-			f.post(func(now instant) { f.feedGone(s, failure, now) })
-		}()
+	failure := errGoexit
+	loop.Go(func() {
 		var ended error
 		for e, err := range f.feed.Changes(ctx) {
 			if err != nil || ctx.Err() != nil {
@@ -122,7 +103,10 @@ func (f *follower) tendFeed(wake *alarm) {
 			f.post(func(now instant) { f.delivered(s, e, now) })
 		}
 		failure = ended
-	}()
+	}, func() {
+		cancel()
+		f.post(func(now instant) { f.feedGone(s, failure, now) })
+	})
 }
 
 // delivered takes in a record that a feed has delivered: the feed is alive.
@@ -179,9 +163,7 @@ func (f *follower) feedCheck(read *RaceEntry, now instant) {
 }
 
 func (f *follower) feedEvent(err error, now instant) {
-	if t := f.trace; t != nil && t.Feed != nil {
-		f.events.Add(func() { t.Feed(FeedEvent{Err: err}) })
-	}
+	notify(f, f.trace.Feed, FeedEvent{Err: err})
 	if err != nil {
 		f.feedFails.Failed(now.mono, "", "the feed failed; polling until it is back", "err", err)
 	} else if !f.feedFails.Worked(now.mono, "") {

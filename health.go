@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // health is what a campaign knows from Config.Healthy. It belongs to the loop.
@@ -16,11 +17,10 @@ type health struct {
 	of    func(context.Context) error // nil: always well
 	every time.Duration               // how soon after an answer that it is sick to ask again
 
-	check    *check // the call in progress
-	sick     bool
-	fresh    bool          // it was asked for the next write, and is well
-	freshTil time.Duration // fresh counts until then
-	next     time.Duration // when to ask again, while sick
+	check *check // the call in progress
+	sick  bool
+	well  time.Duration // an answer that it is well counts for one write, until then
+	next  time.Duration // when to ask again, while sick
 }
 
 // check is one call of Healthy.
@@ -34,7 +34,7 @@ type check struct {
 // allows reports whether health allows a write now. If that is not known, it asks, and returns
 // false. The answer wakes the loop.
 func (h *health) allows(wake *alarm) bool {
-	if h.of == nil || h.fresh && wake.now.mono < h.freshTil {
+	if h.of == nil || wake.now.mono < h.well {
 		return true
 	}
 	if h.check == nil {
@@ -45,8 +45,7 @@ func (h *health) allows(wake *alarm) bool {
 
 // spend notes that something is written. The next write needs another answer.
 func (h *health) spend() {
-	h.fresh = false
-	if h.check != nil {
+	if h.well = 0; h.check != nil {
 		h.check.stale = true
 	}
 }
@@ -57,29 +56,24 @@ func (h *health) ask(wake *alarm) {
 	k := &check{cancel: cancel, deadline: wake.now.mono + h.f.timeout}
 	h.check = k
 	wake.at(k.deadline)
-	go func() {
-		err := errors.New("leaderelection: Healthy ended its goroutine")
-		defer func() {
-			cancel()
-			h.f.post(func(now instant) { h.answered(k, err, now) })
-		}()
-		err = h.of(ctx)
-	}()
-}
-
-func (h *health) answered(k *check, err error, now instant) {
-	h.check = nil
-	if k.late {
-		return // late is unhealthy, whatever it says
-	}
-	h.is(now, err)
-	h.fresh = h.fresh && !k.stale
+	err := errors.New("leaderelection: Healthy ended its goroutine")
+	loop.Go(func() { err = h.of(ctx) }, func() {
+		cancel()
+		h.f.post(func(now instant) {
+			if h.check = nil; !k.late { // late is unhealthy, whatever it says
+				h.is(now, err)
+			}
+			if k.stale {
+				h.well = 0
+			}
+		})
+	})
 }
 
 // is takes in an answer of Healthy, or its absence.
 func (h *health) is(now instant, err error) {
 	if err == nil {
-		h.sick, h.fresh, h.freshTil = false, true, now.mono+h.f.timeout
+		h.sick, h.well = false, now.mono+h.f.timeout
 		return
 	}
 	if !h.sick {
@@ -99,22 +93,12 @@ func (h *health) tend(wake *alarm, stopping bool) {
 		k.cancel()
 		h.is(wake.now, context.DeadlineExceeded)
 	}
-	if !h.sick || stopping {
-		return
-	}
 	switch {
+	case !h.sick || stopping:
 	case wake.now.mono < h.next:
 		wake.at(h.next)
 	case h.check == nil:
 		h.ask(wake)
-	}
-}
-
-// endSick gives up the leadership of a candidate that is sick.
-func (c *Campaign) endSick(wake *alarm) {
-	if r := c.leadership; c.health.sick && r != nil && r.cause == nil {
-		c.giveUp(wake.now, ErrUnhealthy)
-		wake.at(wake.now.mono) // for tendLeadership
 	}
 }
 
@@ -184,9 +168,7 @@ func (k *clockCheck) tend(wake *alarm) {
 	case wrong && !k.told:
 		fault := k.fault()
 		k.f.log(slog.LevelError, "the clock is wrong, or the store's is: no wall clock is compared until the two agree", "id", k.l.id, "err", fault)
-		if t := k.f.trace; t != nil && t.ClockSkew != nil {
-			k.f.events.Add(func() { t.ClockSkew(fault) })
-		}
+		notify(k.f, k.f.trace.ClockSkew, fault)
 	case !wrong && k.told:
 		k.f.log(slog.LevelInfo, "the clock is no longer proved wrong: a leadership that is marked Unsynchronized stays so until it ends", "id", k.l.id)
 	}

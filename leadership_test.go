@@ -18,7 +18,7 @@ func leading(cancel context.CancelCauseFunc) *Campaign {
 	view, now := newView(c.f.timekeeper, 1), c.f.now()
 	view.begin(viewEnd{wall: now.wall.Add(24 * time.Hour), mono: now.mono + 24*time.Hour})
 	c.view.Store(view)
-	c.leadership = &leadership{f: &c.f, number: 1, view: view, cancel: cancel, running: map[work]int{}, begun: make(chan struct{})}
+	c.leadership = &leadership{f: &c.f, number: 1, view: view, cancel: cancel, begun: make(chan struct{})}
 	return c
 }
 

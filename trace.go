@@ -137,17 +137,10 @@ const (
 
 // String returns the status in lower case.
 func (s Status) String() string {
-	switch s {
-	case Following:
-		return "following"
-	case Leading:
-		return "leading"
-	case Draining:
-		return "draining"
-	case Stopped:
-		return "stopped"
+	if s < Following || s > Stopped {
+		return "unknown"
 	}
-	return "unknown"
+	return [...]string{"following", "leading", "draining", "stopped"}[s]
 }
 
 // report publishes the status if it has changed.
@@ -175,10 +168,7 @@ func (c *Campaign) report(now instant) {
 		number, cause = c.last.number, c.last.cause
 	}
 	c.status.Store(int32(status))
-	if t := c.cfg.Trace; t != nil && t.StatusChanged != nil {
-		change := StatusChange{From: from, To: status, Cause: cause, Number: number, Time: now.wall}
-		c.f.events.Add(func() { t.StatusChanged(change) })
-	}
+	notify(&c.f, c.f.trace.StatusChanged, StatusChange{From: from, To: status, Cause: cause, Number: number, Time: now.wall})
 	level := slog.LevelInfo
 	if errors.Is(cause, ErrOusted) || errors.Is(cause, ErrExpired) {
 		level = slog.LevelWarn
@@ -292,10 +282,7 @@ func (d *diagnosis) checkDouble(e *RaceEntry, own bool) {
 	}
 	d.reported = e.ElectionNumber
 	d.f.log(slog.LevelError, "another process uses this candidate's LeaderID, or the record was edited: give each its own", "id", d.id, "token", uint64(e.ElectionNumber), "incarnation", e.Incarnation)
-	if t := d.f.trace; t != nil && t.DuplicateID != nil {
-		entry := e.Clone()
-		d.f.events.Add(func() { t.DuplicateID(*entry) })
-	}
+	d.f.tellEntry(d.f.trace.DuplicateID, e)
 }
 
 // refusals counts the writes that a store refused as lost races though nobody else had won: the

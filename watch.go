@@ -65,7 +65,7 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, ent
 	}
 	c := Config{Decider: w.Decider, MaxClockSkew: min(w.ClockPolicy.skew(w.MaxClockSkew), MaxTermLength), ClockPolicy: SharedClock, Clock: w.Clock, Logger: w.Logger, Trace: w.Trace}.withDefaults()
 	c.LeaderID = c.Clock.Now().String() // for the jitter alone
-	campaign := newCampaign(ctx, c, 0, nil)
+	campaign := newCampaign(ctx, c, 0, single{})
 	campaign.changed.ctx = ctx
 	campaign.observer = &observer{c: campaign, cb: cb, lapse: w.Lapsed, poll: w.PollInterval}
 	campaign.observer.setPoll(DefaultTermLength)
@@ -145,7 +145,7 @@ func (o *observer) learn(e *RaceEntry, began, now instant, how source) {
 	if !news {
 		return
 	}
-	c.f.tellNews(e)
+	c.f.tellEntry(c.f.trace.News, e)
 	if e.ElectionNumber == NoElections {
 		return
 	}
