@@ -366,6 +366,9 @@ func (c Config) withDefaults() Config {
 	if c.Clock == nil {
 		c.Clock = clocks.System()
 	}
+	if c.Trace == nil {
+		c.Trace = &Trace{}
+	}
 	if l := reflect.ValueOf(c.Lifeline); l.Kind() == reflect.Pointer && l.IsNil() {
 		c.Lifeline = nil
 	}

@@ -15,7 +15,7 @@ import (
 // leadership lasts from the acquisition until its work has returned. It follows the lead of the
 // campaign's lease, and belongs to the campaign's loop.
 type leadership struct {
-	f          *follower
+	c          *Campaign
 	number     ElectionNumber
 	view       *TimeView
 	ctx        context.Context
@@ -66,7 +66,7 @@ func (c *Campaign) follow(now instant) {
 			r.extended(left)
 		}
 		if d.asked != "" && r.cause == nil {
-			c.f.log(slog.LevelInfo, "asked to hand over", "id", c.cfg.LeaderID, "token", uint64(r.number), "to", d.asked)
+			c.log(slog.LevelInfo, "asked to hand over", "id", c.cfg.LeaderID, "token", uint64(r.number), "to", d.asked)
 			c.giveUp(now, ErrResigned)
 		}
 	}
@@ -82,7 +82,7 @@ func (c *Campaign) why(cause error) error {
 
 // beginLeadership starts leading by the lead d.
 func (c *Campaign) beginLeadership(now instant, d *lead) {
-	r := &leadership{f: &c.f, number: d.number, view: newView(c.f.timekeeper, d.number), begun: make(chan struct{})}
+	r := &leadership{c: c, number: d.number, view: newView(c.timekeeper, d.number), begun: make(chan struct{})}
 	if !r.view.begin(d.view) {
 		// Won, but too late to act on it. It counts as a failed write. Otherwise a store
 		// that is slower than the view would lead to a hot loop.
@@ -91,7 +91,7 @@ func (c *Campaign) beginLeadership(now instant, d *lead) {
 		return
 	}
 	r.ctx, r.cancel = context.WithCancelCause(WithView(context.WithoutCancel(c.start), r.view))
-	c.f.wrote = true // as a read may have shown
+	c.written = true // as a read may have shown
 	c.leadership = r
 	c.proofs.bury()
 	r.extended(0) // first: a listener may ask how long the view of a new leadership is
@@ -120,7 +120,7 @@ func (r *leadership) callback(what work, f func()) {
 // begins notes that work of a leadership runs. Call done when the work has ended.
 func (r *leadership) begins(what work) (done func()) {
 	r.running[what]++
-	return func() { r.f.post(func(instant) { r.running[what]-- }) }
+	return func() { r.c.post(func(instant) { r.running[what]-- }) }
 }
 
 // busy reports whether work of the leadership runs.
@@ -139,7 +139,7 @@ func (r *leadership) runs() string {
 
 // extended reports to Trace that the view was moved on.
 func (r *leadership) extended(left time.Duration) {
-	notify(r.f, r.f.trace.Extended, ViewExtended{Number: r.number, Extension: r.extension, Remaining: left, Expiry: r.view.Get()})
+	notify(r.c, r.c.cfg.Trace.Extended, ViewExtended{Number: r.number, Extension: r.extension, Remaining: left, Expiry: r.view.Get()})
 }
 
 // tendLeadership ends the view, the drain and the leadership when their time has come.
@@ -159,7 +159,7 @@ func (c *Campaign) tendLeadership(wake *alarm) {
 		r.ousting()
 		if r.busy() && !r.overrun {
 			r.overrun = true
-			c.f.log(slog.LevelWarn, "leader's work runs on past DrainTimeout: the lease runs out; until the work has ended, this candidate does not lead, and Wait does not return",
+			c.log(slog.LevelWarn, "leader's work runs on past DrainTimeout: the lease runs out; until the work has ended, this candidate does not lead, and Wait does not return",
 				"id", c.cfg.LeaderID, "token", uint64(r.number), "runs", r.runs(), "drain", c.cfg.DrainTimeout)
 		}
 	} else {
@@ -260,7 +260,7 @@ func (c *Campaign) Lead(ctx context.Context) (*Leadership, error) {
 		return nil, context.Cause(ctx)
 	}
 	asked := make(leadAsked, 1)
-	c.f.post(func(instant) { c.hand(asked) })
+	c.post(func(instant) { c.hand(asked) })
 	select {
 	case a := <-asked:
 		return a.l, a.err
@@ -268,7 +268,7 @@ func (c *Campaign) Lead(ctx context.Context) (*Leadership, error) {
 		return nil, c.err
 	case <-ctx.Done():
 	}
-	c.f.post(func(instant) {
+	c.post(func(instant) {
 		c.asks = slices.DeleteFunc(c.asks, func(a leadAsked) bool { return a == asked })
 		select {
 		case a := <-asked:
@@ -319,7 +319,7 @@ func (c *Campaign) Resign(ctx context.Context) error {
 // leader has not begun the job that its Hold protects, and will not begin it. The record is
 // then released without a Hold, so that others can run the job. DropHold does not wait. If this
 // candidate does not lead, it does nothing. A job of [Config.Once] returns ErrNotBegun instead.
-func (c *Campaign) DropHold() { c.f.post(func(instant) { c.l.dropHold() }) }
+func (c *Campaign) DropHold() { c.post(func(instant) { c.l.dropHold() }) }
 
 func (c *Campaign) resign(now instant, released chan error) {
 	c.cooldown = max(c.cooldown, now.mono+c.cfg.TermLength)

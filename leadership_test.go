@@ -14,11 +14,11 @@ import (
 // leading returns a campaign without a loop that leads for a day.
 func leading(cancel context.CancelCauseFunc) *Campaign {
 	c := &Campaign{cfg: Config{Clock: clocks.System(), DrainTimeout: tT}, start: context.Background(), slice: maxSlice}
-	c.f.timekeeper = newTimekeeper(c.cfg.Clock)
-	view, now := newView(c.f.timekeeper, 1), c.f.now()
+	c.timekeeper = newTimekeeper(c.cfg.Clock)
+	view, now := newView(c.timekeeper, 1), c.now()
 	view.begin(viewEnd{wall: now.wall.Add(24 * time.Hour), mono: now.mono + 24*time.Hour})
 	c.view.Store(view)
-	c.leadership = &leadership{f: &c.f, number: 1, view: view, cancel: cancel, begun: make(chan struct{})}
+	c.leadership = &leadership{c: c, number: 1, view: view, cancel: cancel, begun: make(chan struct{})}
 	return c
 }
 
@@ -31,7 +31,7 @@ func TestViewEndsBeforeCtx(t *testing.T) {
 			t.Errorf("the ctx has ended by %q, and the view lives", cause)
 		}
 	})
-	c.endLeadership(c.f.now(), ErrOusted)
+	c.endLeadership(c.now(), ErrOusted)
 	if !told {
 		t.Error("the ctx goes on")
 	}
@@ -42,11 +42,11 @@ func TestViewEndsBeforeCtx(t *testing.T) {
 func TestRule13LateTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := leading(nil)
-		defer c.f.mailbox.Close()
-		begin := c.f.now()
+		defer c.mailbox.Close()
+		begin := c.now()
 		time.Sleep(900 * time.Millisecond)
 		c.sleep(begin, time.Second)
-		if slept := c.f.now().mono - begin.mono; slept != time.Second {
+		if slept := c.now().mono - begin.mono; slept != time.Second {
 			t.Errorf("it has slept until %v after its look at the clock, want a second", slept)
 		}
 	})
@@ -59,11 +59,11 @@ func TestRule13SleepsBySlices(t *testing.T) {
 		for slice, most := range map[time.Duration]time.Duration{maxSlice: time.Second, maxTellingSlice: time.Minute} {
 			c := leading(nil)
 			c.slice = slice
-			begin := c.f.now()
+			begin := c.now()
 			c.View().end()
 			c.sleep(begin, 12*time.Hour)
-			c.f.mailbox.Close()
-			if slept := c.f.now().mono - begin.mono; slept > most {
+			c.mailbox.Close()
+			if slept := c.now().mono - begin.mono; slept > most {
 				t.Errorf("it has slept for %v, want at most %v", slept, most)
 			}
 		}

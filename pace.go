@@ -9,17 +9,17 @@ import (
 
 // turn returns when a follower may ask for what all others ask for since the same moment: at a random time within
 // spread from the first call for this state of the record. What it learns until then may answer it.
-func (f *follower) turn(now instant, of *RaceEntry, spread time.Duration) time.Duration {
-	if !same(of, f.awaited) {
-		f.awaited, f.turnAt = of, now.mono+loop.Part(f.reads.Seed+uint64(of.ElectionNumber), spread)
+func (c *Campaign) inTurn(now instant, of *RaceEntry, spread time.Duration) time.Duration {
+	if !same(of, c.awaited) {
+		c.awaited, c.turnAt = of, now.mono+loop.Part(c.reads.Seed+uint64(of.ElectionNumber), spread)
 	}
-	return f.turnAt
+	return c.turnAt
 }
 
 // urgency says how much depends on the next store call of a candidate. For an observer, which has
 // no record to keep, nothing is urgent.
 type urgency struct {
-	owns  bool          // the record is this candidate's: to keep, to give back, or to take again
+	keeps bool          // the record is this candidate's: to keep, to give back, or to take again
 	stake time.Duration // until then it has a view, may have won one, or gives back its record
 	asked time.Duration // when the store last asked for a pause
 	pause time.Duration // for how long
@@ -59,22 +59,22 @@ func (u *urgency) notBefore() time.Duration {
 
 // urgent reports whether a read is urgent that fails now, by what was weighed when it could still
 // succeed: the end of the step before.
-func (u *urgency) urgent(now instant) bool { return u.owns || now.mono < u.stake }
+func (u *urgency) urgent(now instant) bool { return u.keeps || now.mono < u.stake }
 
 // weigh notes how much depends on the next call.
 //
 // The candidate that led last has the record until another takes it. So it asks as often as a
 // leader, and is the first to be back after an outage. Its requests are few, since it is one.
 func (c *Campaign) weigh(now instant) {
-	u := &c.f.urgency
-	u.owns, u.stake = true, 0
+	u := &c.urgency
+	u.keeps, u.stake = true, 0
 	switch r := c.leadership; {
 	case c.l.lead != nil:
 		u.stake = c.l.lead.view.mono
 	case r == nil && (c.stopping || c.releasing(now)):
 		u.stake = max(c.stopAt, c.idleSince) + min(c.cfg.TermLength/2, leaveTime)
 	default:
-		u.owns = c.owns()
+		u.keeps = c.owns()
 		u.stake = c.l.stake()
 	}
 }
@@ -95,12 +95,12 @@ func (l *lease) stake() (until time.Duration) {
 // everybody at once, as is the record of a process that is proved dead.
 func (c *Campaign) turn(now instant, kind OpKind) time.Duration {
 	switch wait := span(c.cfg.TermLength); {
-	case kind == "" || c.f.urgent(now) || c.l.base.of == nil || kind == OpAcquire && c.l.proof || c.l.end(c.l.newest) == free:
+	case kind == "" || c.urgent(now) || c.l.base.of == nil || kind == OpAcquire && c.l.proof || c.l.end(c.l.newest) == free:
 		return 0
-	case c.f.feedUp:
-		return c.f.turn(now, c.l.newest.of, wait/2)
+	case c.feedUp:
+		return c.inTurn(now, c.l.newest.of, wait/2)
 	default:
-		return c.f.turn(now, c.l.newest.of, wait)
+		return c.inTurn(now, c.l.newest.of, wait)
 	}
 }
 

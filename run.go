@@ -104,7 +104,7 @@ func (c Config) StartHeld(ctx context.Context, hold time.Duration) (*Campaign, e
 	}
 	campaign := newCampaign(ctx, c.withDefaults(), hold, single{})
 	if hold > 0 {
-		notify(&campaign.f, campaign.f.trace.Job, hold)
+		notify(campaign, campaign.cfg.Trace.Job, hold)
 	}
 	go campaign.loop()
 	return campaign, nil
@@ -152,7 +152,7 @@ func (c Config) run(ctx context.Context, name string, o OnceOptions, s single, j
 	}
 	campaign = newCampaign(runCtx, c.withDefaults(), o.Hold, s)
 	campaign.l.holdsLate = o.HoldOnSuccess
-	notify(&campaign.f, campaign.f.trace.Job, o.Hold)
+	notify(campaign, campaign.cfg.Trace.Job, o.Hold)
 	campaign.loop()
 	if ran.Load() {
 		return result
@@ -232,7 +232,7 @@ func (s *single) tend(c *Campaign, wake *alarm) {
 // waitUntil is the end of the wait by the wall clock, by which a Hold ends, too. The monotonic clock
 // alone would let a candidate whose machine was suspended, or whose clock was stepped, wait past
 // the Hold of the run that it has missed.
-func (s *single) waitUntil(c *Campaign) time.Time { return c.f.Epoch.Round(0).Add(s.wait) }
+func (s *single) waitUntil(c *Campaign) time.Time { return c.Epoch.Round(0).Add(s.wait) }
 
 // hopeless reports whether the record was released, and is on hold until after the wait.
 func (s *single) hopeless(c *Campaign) bool {
@@ -244,10 +244,10 @@ func (s *single) hopeless(c *Campaign) bool {
 // now. After a claim that failed, that is open until the record is read again.
 func (s *single) hasTried(c *Campaign, now instant) bool {
 	switch {
-	case c.f.call != nil:
+	case c.call != nil:
 		return false
 	case c.l.base.of == nil || c.l.unsure:
-		return c.f.reads.Fails > 0
+		return c.reads.Fails > 0
 	}
 	over, _ := c.l.over(now, c.l.mine)
 	return s.claimed || c.health.sick || c.l.mistrust || !over

@@ -111,9 +111,9 @@ func (o *observer) act(wake *alarm) {
 		}
 	}
 	switch {
-	case c.stopping || !c.f.mayCall(wake):
+	case c.stopping || !c.mayCall(wake):
 	case pending && over.reached(wake.now) && !over.reached(o.readAt):
-		c.f.read(wake, c.f.turn(wake.now, e.of, span(c.l.termOf(e.of)))) // and if that is stale, the next poll
+		c.read(wake, c.inTurn(wake.now, e.of, span(c.l.termOf(e.of)))) // and if that is stale, the next poll
 	default:
 		c.poll(wake)
 		if pending {
@@ -145,7 +145,7 @@ func (o *observer) learn(e *RaceEntry, began, now instant, how source) {
 	if !news {
 		return
 	}
-	c.f.tellEntry(c.f.trace.News, e)
+	c.tellEntry(c.cfg.Trace.News, e)
 	if e.ElectionNumber == NoElections {
 		return
 	}
@@ -157,12 +157,12 @@ func (o *observer) learn(e *RaceEntry, began, now instant, how source) {
 
 // setPoll fits the observer's pace to the candidates' term.
 func (o *observer) setPoll(term time.Duration) {
-	f := &o.c.f
+	c := o.c
 	term = min(max(term, 20*time.Millisecond), time.Hour)
-	f.poll = term / 2
+	c.pollEvery = term / 2
 	if o.poll > 0 {
-		f.poll = min(max(o.poll, minPoll), MaxTermLength)
+		c.pollEvery = min(max(o.poll, minPoll), MaxTermLength)
 	}
-	f.timeout = min(term/4, max(f.poll, time.Second)) // even if a read hangs, look as often as the PollInterval asks
-	f.reads.StandBy(f.poll, term)
+	c.timeout = min(term/4, max(c.pollEvery, time.Second)) // even if a read hangs, look as often as the PollInterval asks
+	c.reads.StandBy(c.pollEvery, term)
 }
