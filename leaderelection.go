@@ -367,7 +367,7 @@ func (c Config) withDefaults() Config {
 		c.Clock = clocks.System()
 	}
 	if c.Trace == nil {
-		c.Trace = &Trace{}
+		c.Trace = noTrace
 	}
 	if l := reflect.ValueOf(c.Lifeline); l.Kind() == reflect.Pointer && l.IsNil() {
 		c.Lifeline = nil

@@ -41,6 +41,9 @@ type Trace struct {
 	Job func(hold time.Duration)
 }
 
+// noTrace has no hooks.
+var noTrace = &Trace{}
+
 // JoinTraces returns a Trace that calls the hooks of all traces, in their order. Use it to have
 // metrics and spans from one campaign. A nil Trace has no hooks.
 func JoinTraces(traces ...*Trace) *Trace {

@@ -192,6 +192,29 @@ func TestLeadEnds(t *testing.T) {
 	})
 }
 
+// leaving is a ctx that ends just after Lead has looked at it.
+type leaving struct{ context.Context }
+
+func (leaving) Err() error { return nil }
+
+// A Leadership that is handed to a caller who has gone keeps nothing.
+func TestLeadEndsAsItIsHanded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := join(t, memory.NewDecider(), "a", viewOnly)
+		lead(t, a).Release()
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 20 {
+			if l, _ := a.Lead(leaving{gone}); l != nil {
+				l.Release() // it was faster
+			}
+		}
+		began := time.Now()
+		a.quit()
+		near(t, "stopping, though those who have gone were handed a Leadership,", time.Since(began), 0, time.Second)
+	})
+}
+
 // Whoever Lead tells that this candidate leads finds that Status says so, too.
 func TestLeadershipAndStatusAgree(t *testing.T) {
 	for range 500 {

@@ -424,7 +424,7 @@ var planted = []mutants.Mutant{
 	{Name: "each Release counts",
 		Edit: change{"if l.released.CompareAndSwap(false, true) && l.release != nil {", "if l.release != nil {"}, CaughtBy: "TestLeadKeeps"},
 	{Name: "a leadership is handed to a caller who has gone", Hangs: true,
-		Edit: change{"			a.l.Release() //", "			_ = a.l //"}, CaughtBy: "TestLeadEnds"},
+		Edit: change{"			a.l.Release() //", "			_ = a.l //"}, CaughtBy: "TestLeadEndsAsItIsHanded"},
 	{Name: "an incarnation is made up when the campaign starts",
 		Edit:     change{"	leader atomic.Pointer[RaceEntry]\n", "	leader atomic.Pointer[RaceEntry]\n	first  string\n"},
 		Also:     []change{{"cfg: cfg, start: ctx,", "cfg: cfg, first: made(), start: ctx,"}, {"rand.Text()[:13], rand.Text())", "rand.Text()[:13], c.first)"}, {"// mayWrite reports", "func made() string { return rand.Text() }\n\n// mayWrite reports"}},
