@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
@@ -422,5 +424,374 @@ func TestUnknownFieldsSurviveEveryWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		check("request", d.Entry().Successor == "b")
+	})
+}
+
+// born is the first ElectionNumber of a record that begins now.
+func born() le.ElectionNumber { return le.ElectionNumber(time.Now().Unix()) }
+
+// TestRule05NumbersAreBornWithTheTime: whatever strangers make of the record, a leadership of
+// a candidate that knows nothing of those before has a greater number than they had.
+func TestRule05NumbersAreBornWithTheTime(t *testing.T) {
+	for what, leaves := range map[string]*le.RaceEntry{"deleted": nil, "emptied": {}} {
+		for kind, adjust := range map[string]func(*config){
+			"":               func(*config) {},
+			"polled":         polled,
+			"unsynchronized": func(c *config) { c.ClockPolicy = le.Unsynchronized },
+		} {
+			t.Run(what+" "+kind, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					d := memory.NewDecider()
+					first := born()
+					a := join(t, d, "a", adjust)
+					sleep(time.Second)
+					if a.leads(t); a.View().ElectionNumber() != first {
+						t.Fatalf("the first number is %d, want the seconds since 1970: %d", a.View().ElectionNumber(), first)
+					}
+					for range 3 {
+						led := a.View().ElectionNumber()
+						a.quit()
+						d.Replace(leaves)
+						a = join(t, d, "a", adjust)
+						sleep(2 * T)
+						if a.leads(t); a.View().ElectionNumber() <= led {
+							t.Fatalf("leadership %d after leadership %d", a.View().ElectionNumber(), led)
+						}
+						if a.Resign(t.Context()); d.Entry().ElectionNumber != a.leadership(t, 0).number {
+							t.Fatalf("%+v is left by leadership %d", d.Entry(), a.leadership(t, 0).number)
+						}
+						sleep(2 * T)
+						if a.leads(t); a.View().ElectionNumber() != a.leadership(t, 0).number+1 {
+							t.Fatalf("leadership %d follows leadership %d", a.View().ElectionNumber(), a.leadership(t, 0).number)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestRule05KnownNumbersCount: a number that was seen counts if it is greater than the time.
+func TestRule05KnownNumbersCount(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := rival(born() + 1000)
+		d.Replace(e)
+		a := join(t, d, "a", polled)
+		sleep(time.Second)
+		d.Replace(nil)
+		sleep(3 * T)
+		if a.leads(t); a.View().ElectionNumber() <= e.ElectionNumber || a.View().ElectionNumber() > e.ElectionNumber+2 {
+			t.Errorf("the number is %d after %d", a.View().ElectionNumber(), e.ElectionNumber)
+		}
+		for _, op := range a.opsSince(time.Time{}, le.OpAcquire) {
+			if op.Number <= e.ElectionNumber {
+				t.Errorf("number %d was asked for after %d", op.Number, e.ElectionNumber)
+			}
+		}
+	})
+}
+
+// farClock is at another time, and runs like the system's.
+type farClock struct {
+	clocks.SystemClock
+	began, at time.Time
+}
+
+func (f farClock) Now() time.Time                  { return f.at.Add(time.Since(f.began)) }
+func (f farClock) Until(t time.Time) time.Duration { return t.Sub(f.Now()) }
+func (f farClock) SleepUntil(ctx context.Context, t time.Time) bool {
+	return f.SleepFor(ctx, f.Until(t))
+}
+
+// TestRule05OddClocks: a clock that is before 1970, or beyond what can be counted, gives a number
+// all the same, and one that can be counted on from.
+func TestRule05OddClocks(t *testing.T) {
+	const last = 9223372036 // in the year 2262
+	for what, c := range map[string]struct {
+		at   time.Time
+		want le.ElectionNumber
+	}{
+		"before 1970": {time.Unix(-1e9, 0), 1},
+		"1970":        {time.Unix(1, 5), 1},
+		"2261":        {time.Unix(last-1000, 0), last - 1000},
+		"year 9998":   {time.Date(9998, 1, 1, 0, 0, 0, 0, time.UTC), last},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				join(t, d, "a", stayOn, func(cfg *config) {
+					cfg.Clock = farClock{began: time.Now(), at: c.at}
+				})
+				sleep(time.Second)
+				if n := d.Entry().ElectionNumber; n < c.want || n > c.want+10 {
+					t.Errorf("the number is %d, want %d", n, c.want)
+				}
+			})
+		})
+	}
+}
+
+// TestEmptiedRecordIsWaitedFor: a record that is empty and not new is nobody's for a term.
+// One that is not there may be new.
+func TestEmptiedRecordIsWaitedFor(t *testing.T) {
+	for kind, adjust := range map[string]func(*config){"pushed": func(*config) {}, "polled": polled} {
+		t.Run(kind, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				old := join(t, d, "old")
+				sleep(T)
+				old.store.Inject(memory.Fail(errors.New("cut off")))
+				d.Replace(&le.RaceEntry{})
+				cut := time.Now()
+				a := join(t, d, "a", adjust)
+				var none *le.NotElectedError
+				if _, err := (le.Config{Decider: d.Handle(), LeaderID: "b", TermLength: T}).TryAcquire(t.Context()); !errors.As(err, &none) || !strings.Contains(err.Error(), "emptied") {
+					t.Errorf("TryAcquire says %v", err)
+				}
+				for a.Status() != le.Leading {
+					sleep(100 * time.Millisecond)
+					if old.View().ValueInFuture() && a.View().ValueInFuture() {
+						t.Fatal("two views are true")
+					}
+					if time.Since(cut) > 2*T {
+						t.Fatal("nobody leads")
+					}
+				}
+				if waited := time.Since(cut); waited < T+S {
+					t.Errorf("waited for %v only", waited)
+				}
+				if a.View().ElectionNumber() <= old.leadership(t, 0).number {
+					t.Errorf("leadership %d after leadership %d", a.View().ElectionNumber(), old.leadership(t, 0).number)
+				}
+			})
+		})
+	}
+}
+
+// TestRecordThatIsEmptiedAgainIsWaitedForAgain: each time that it is emptied somebody may have
+// led before.
+func TestRecordThatIsEmptiedAgainIsWaitedForAgain(t *testing.T) {
+	for kind, adjust := range map[string]func(*config){"stamps": polled, "no stamps": unstamped} {
+		t.Run(kind, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				d.Replace(&le.RaceEntry{})
+				a := join(t, d, "a", adjust)
+				sleep(T - time.Second)
+				d.Replace(&le.RaceEntry{})
+				again := time.Now()
+				for a.Status() != le.Leading {
+					sleep(100 * time.Millisecond)
+				}
+				if waited := time.Since(again); waited < T+S {
+					t.Errorf("waited for %v since it was emptied again", waited)
+				}
+			})
+		})
+	}
+}
+
+// What a leader announces is on record at once, by one extension more, and its
+// leadership goes on.
+func TestAnnounceIsOneExtension(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) { c.HostPort = []string{"old:1"} })
+		sleep(8 * time.Second) // the first extension was at 7 s
+		began := time.Now()
+		sleep(2 * time.Second)
+		host, params := []string{"new:1"}, []byte("v2")
+		if err := a.Announce(host, params); err != nil {
+			t.Fatal(err)
+		}
+		host[0], params[0] = "scribbled", 'x' // they are the caller's
+		synctest.Wait()
+		if e := d.Entry(); !slices.Equal(e.HostPort, []string{"new:1"}) || string(e.ConnectionParams) != "v2" || e.ElectionNumber != first {
+			t.Errorf("on record is %+v", e)
+		}
+		sleep(4 * time.Second)
+		if ops := a.opsSince(began); len(ops) != 1 || ops[0].Kind != le.OpExtend {
+			t.Errorf("it took %+v, want one extension", ops)
+		}
+		if a.count() != 1 || a.leadership(t, 0).ctx.Err() != nil {
+			t.Error("the leadership has ended")
+		}
+	})
+}
+
+// Announcements in a row make no more than one write a second, of the newest.
+func TestAnnounceIsPaced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		sleep(2 * time.Second)
+		began := time.Now()
+		for i := range 1000 {
+			if err := a.Announce(nil, []byte{byte(i), byte(i >> 8)}); err != nil {
+				t.Fatal(err)
+			}
+			sleep(4 * time.Millisecond)
+		}
+		sleep(2 * time.Second)
+		if n := len(a.opsSince(began)); n > 6 {
+			t.Errorf("%d store operations in 6 s", n)
+		}
+		if p := d.Entry().ConnectionParams; !slices.Equal(p, []byte{999 & 255, 999 >> 8}) {
+			t.Errorf("on record is %v", p)
+		}
+	})
+}
+
+// A store that fails is asked no more often for an announcement than for an extension.
+func TestAnnounceBacksOff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		sleep(2 * time.Second)
+		a.store.Inject(memory.Fail(errors.New("no")).On(memory.Write))
+		began := time.Now()
+		if err := a.Announce([]string{"new:1"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		sleep(4 * time.Second)
+		if n := len(a.opsSince(began, le.OpExtend)); n > 6 {
+			t.Errorf("%d writes in 4 s, want at most 6: the pauses double from half a second", n)
+		}
+	})
+}
+
+// What a standby announces, or one that has lost, is what it tells when it leads.
+func TestAnnounceIsKeptForTheNextLeadership(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) { c.HostPort = []string{"a:1"} })
+		sleep(time.Second)
+		b := join(t, d, "b", func(c *config) { c.HostPort = []string{"b:1"} })
+		sleep(time.Second)
+		if err := b.Announce([]string{"b:2"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		sleep(time.Second)
+		if h := d.Entry().HostPort; !slices.Equal(h, []string{"a:1"}) {
+			t.Fatalf("a standby has written %v", h)
+		}
+		a.quit()
+		sleep(time.Second)
+		b.leads(t)
+		if h := d.Entry().HostPort; !slices.Equal(h, []string{"b:2"}) {
+			t.Errorf("it leads at %v", h)
+		}
+	})
+}
+
+// Announce refuses what Config does, and does nothing then, nor when all is over.
+func TestAnnounceRefuses(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) { c.HostPort = []string{"a:1"} })
+		sleep(2 * time.Second)
+		for want, params := range map[string][]byte{"UTF-8": nil, "196608": make([]byte, 150<<10)} {
+			if err := a.Announce([]string{"a\xff"}, params); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
+		sleep(4 * time.Second)
+		if h := d.Entry().HostPort; !slices.Equal(h, []string{"a:1"}) {
+			t.Errorf("on record is %q", h)
+		}
+		a.quit()
+		if err := a.Announce(nil, nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An observer is told of an announcement as of any extension.
+func TestAnnounceReachesObservers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) { c.HostPort = []string{"a:1"} })
+		sleep(2 * time.Second)
+		var seen []string
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = le.WatchConfig{Decider: d, MaxClockSkew: S}.Watch(ctx, func(_ context.Context, e le.RaceEntry) { seen = append(seen, e.HostPort...) })
+		}()
+		sleep(time.Second)
+		if err := a.Announce([]string{"a:2"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		sleep(time.Second)
+		stop()
+		<-done
+		if !slices.Equal(seen, []string{"a:1", "a:2"}) {
+			t.Errorf("seen %v", seen)
+		}
+	})
+}
+
+// What is announced may take as much of a record as is allowed, if each byte of an address
+// is written as six, and not a byte more.
+func TestAnnounceAsMuchAsARecordKeeps(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := join(t, memory.NewDecider(), "a")
+		for n, fits := range map[int]bool{(192<<10)/6 - 2: true, (192<<10)/6 - 1: false} {
+			if err := a.Announce([]string{strings.Repeat("\x01", n) + ":1"}, nil); (err == nil) != fits {
+				t.Errorf("%d bytes: %v", n, err)
+			}
+		}
+	})
+}
+
+// An announcement never puts an extension off, also if these are more frequent.
+func TestAnnounceDelaysNoExtension(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) { c.ExtendEvery = T / 20 })
+		sleep(10 * time.Second)
+		began := time.Now()
+		if err := a.Announce([]string{"new:1"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		sleep(600 * time.Millisecond) // the last extension was 250 ms before
+		if ops := a.opsSince(began, le.OpExtend); len(ops) != 1 || !slices.Equal(d.Entry().HostPort, []string{"new:1"}) {
+			t.Errorf("%+v, on record is %v", ops, d.Entry().HostPort)
+		}
+	})
+}
+
+// A Config's HostPort and ConnectionParams are the caller's again when Start has returned.
+func TestAnnouncedByConfigIsACopy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		host, params := []string{"a:1"}, []byte("v1")
+		a := join(t, d, "a", func(c *config) { c.HostPort, c.ConnectionParams = host, params })
+		host[0], params[0] = "scribbled", 'x'
+		sleep(T)
+		if e := d.Entry(); !slices.Equal(e.HostPort, []string{"a:1"}) || string(e.ConnectionParams) != "v1" {
+			t.Errorf("on record is %+v", e)
+		}
+		a.leads(t)
+	})
+}
+
+// Either of the two that are announced is reason enough to write.
+func TestAnnounceOfOneOfTheTwo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) { c.HostPort, c.ConnectionParams = []string{"a:1"}, []byte("v1") })
+		for _, c := range []struct{ host, params string }{{"a:1", "v2"}, {"a:2", "v2"}} {
+			sleep(2 * time.Second)
+			if err := a.Announce([]string{c.host}, []byte(c.params)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if e := d.Entry(); e.HostPort[0] != c.host || string(e.ConnectionParams) != c.params {
+				t.Errorf("on record are %v and %q, want %+v", e.HostPort, e.ConnectionParams, c)
+			}
+		}
 	})
 }
