@@ -838,6 +838,41 @@ func TestRule11TheLastLeaderIsBackFirst(t *testing.T) {
 	}
 }
 
+// Rule 11: if requests hang, somebody leads within the quarter of a term after which they are given up, wherever in that
+// the store comes back.
+func TestRule11BackAfterRequestsHang(t *testing.T) {
+	for _, feed := range []bool{false, true} {
+		for into := time.Duration(0); into < T/4; into += T / 60 {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				var all []*member
+				for i := range 3 {
+					all = append(all, join(t, d, fmt.Sprint(i), func(c *config) {
+						if !feed {
+							polled(c)
+						}
+					}))
+					sleep(time.Second)
+				}
+				for _, m := range all {
+					m.store.Inject(memory.Slow(time.Hour))
+				}
+				sleep(5*time.Minute + into)
+				back := time.Now()
+				for _, m := range all {
+					m.store.Inject(nil)
+				}
+				for !slices.ContainsFunc(all, func(m *member) bool { return m.View().ValueInFuture() }) {
+					if time.Since(back) > T/4 {
+						t.Fatalf("feed %v, %v into it: nobody leads %v after the outage", feed, into, time.Since(back))
+					}
+					sleep(50 * time.Millisecond)
+				}
+			})
+		}
+	}
+}
+
 // asksForPause makes each call fail, with a Retry-After.
 func asksForPause(d time.Duration) memory.Faults {
 	return memory.Fail(fmt.Errorf("reading: %w", &le.RetryAfterError{After: d, Err: errSlowDown}))
