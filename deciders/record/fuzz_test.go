@@ -19,6 +19,11 @@ func FuzzUnmarshal(f *testing.F) {
 	f.Add([]byte(`{"leaderelection":1,"leader_id":null}`))
 	f.Add([]byte(`{"":1,"":2}`))
 	f.Add([]byte(`[[[[`))
+	f.Add([]byte(sampleJSON + "0"))
+	f.Add([]byte("\xff"))
+	f.Add([]byte(`{{`))
+	f.Add([]byte(`{"leaderelection"`))                                                       // the end comes within a field
+	f.Add([]byte(`{"leaderelection":1,"leader_id":"","term_expiry":"0000-01-01T0:00:00Z"}`)) // package time reads such an hour
 	f.Fuzz(func(t *testing.T, data []byte) {
 		e, err := record.Unmarshal("p", data)
 		if err != nil {
@@ -41,6 +46,10 @@ func FuzzUnmarshal(f *testing.F) {
 func FuzzMarshal(f *testing.F) {
 	f.Add("a", "h:1", []byte{1}, int64(1), int64(2), int64(3), uint64(4), uint64(5), "i", "*")
 	f.Add("\xff", "", []byte(nil), int64(-1<<62), int64(-5), int64(-1), uint64(1<<63), uint64(0), "\x00", "\u2028")
+	f.Add("a", "\xff", []byte{1}, int64(1), int64(2), int64(3), uint64(4), uint64(5), "i", "*")
+	f.Add("a", "h:1", []byte{1}, int64(1), int64(2), int64(-3), uint64(4), uint64(5), "i", "*")
+	f.Add("a", "h:1", []byte{1}, int64(1), int64(2), int64(3), uint64(1<<63), uint64(5), "i", "*")
+	f.Add("a", "h:1", []byte{1}, int64(-1<<62), int64(2), int64(3), uint64(4), uint64(5), "i", "*")
 	f.Add("", "<&>", []byte("x"), int64(253402300800), int64(999999999), int64(1<<62+1), uint64(0), uint64(0), "", "")
 	f.Fuzz(func(t *testing.T, id, hp string, params []byte, sec, ns, length int64, number, ext uint64, inc, succ string) {
 		e := &leaderelection.RaceEntry{
