@@ -3,17 +3,103 @@ package mongodb_test
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.uber.org/goleak"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/mongodb"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
+
+func TestMain(m *testing.M) {
+	proctest.Main(mongodb.Open)
+	goleak.VerifyTestMain(m)
+}
+
+// mongod is the URI of a real replica set to run the tests on as well, if one is to
+// be had.
+var mongod = os.Getenv("LEADERELECTION_TEST_MONGODB_URI")
+
+const (
+	database   = "leaderelection_test"
+	collection = "elections"
+)
+
+// client returns a client of its own, as the package comment advises, disconnected at the
+// end of the test.
+func client(t testing.TB, uri string) *mongo.Client {
+	t.Helper()
+	c, err := mongo.Connect(options.Client().SetMinPoolSize(2).ApplyURI(uri))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Disconnect(context.Background()) })
+	return c
+}
+
+// elections returns what makes an election after the other, each handle with a client
+// of its own.
+func elections(uri string, opts *mongodb.Options) feedtest.NewElection {
+	return func(t testing.TB) func() leaderelection.RaceDecider {
+		name := feedtest.Unique()
+		return func() leaderelection.RaceDecider {
+			return mongodb.NewDecider(client(t, uri), database, collection, name, opts)
+		}
+	}
+}
+
+// polled hides the feed, of a server that has none.
+type polled struct{ leaderelection.RaceDecider }
+
+func withoutFeed(newElection feedtest.NewElection) feedtest.NewElection {
+	return func(t testing.TB) func() leaderelection.RaceDecider {
+		handle := newElection(t)
+		return func() leaderelection.RaceDecider { return polled{handle()} }
+	}
+}
+
+func open(ctx context.Context, address string) (*mongodb.Decider, error) {
+	return feedtest.Open(ctx, mongodb.Open, address)
+}
+
+// opened returns the election at an address, closed at the end of the test.
+func opened(t testing.TB, address string) *mongodb.Decider {
+	t.Helper()
+	return feedtest.Opened(t, mongodb.Open, address)
+}
+
+// The server is killed, and started again with what it had on disk.
+func TestOutage(t *testing.T) {
+	stores.Nightly(t, "it breaks the store and waits")
+	server := stores.FerretDB(t)
+	feedtest.Outage(t, elections(server.URI, nil), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }})
+}
+
+// Three candidates in processes of their own: one is killed, one stopped past its term,
+// one cut off. See proctest for what is checked.
+func TestProcesses(t *testing.T) {
+	stores.Nightly(t, "real processes elect by the wall clock")
+	host := strings.Trim(strings.TrimPrefix(stores.FerretDB(t).URI, "mongodb:"), "/")
+	proctest.Run(t, proctest.Options{Address: "mongodb://" + host + "/leaderelection_test/elections/processes", Upstream: host})
+}
+
+// The client that Open makes leaves all connections of its pool that have died without a word, and
+// not only that of the call.
+func TestAbandonedConnection(t *testing.T) {
+	relay := stores.NewRelay(t, imitate(t).addr)
+	d := opened(t, "mongodb://"+relay.Addr+"/"+database+"/"+collection+"/web?directConnection=true&minPoolSize=4")
+	feedtest.Fill(t, d)
+	feedtest.Abandons(t, d, relay.Swallow)
+}
 
 // everyServer runs f on the imitation, and on a real one if there is one.
 func everyServer(t *testing.T, f func(t *testing.T, uri string)) {
