@@ -31,8 +31,7 @@ func TestConformance(t *testing.T) {
 
 // A document that is none of ours is reported, and left alone.
 func TestForeignDocumentIsLeftAlone(t *testing.T) {
-	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	s, d := imitated(t)
 	for name, doc := range map[string]bson.M{
 		"another's":            {"_id": "web", "holder": "x"},
 		"without a version":    {"_id": "web", "record": `{}`},
@@ -56,8 +55,7 @@ func TestForeignDocumentIsLeftAlone(t *testing.T) {
 
 // Fields that somebody has added stay.
 func TestOtherFieldsAreLeftAlone(t *testing.T) {
-	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	s, d := imitated(t)
 	token := feedtest.Write(t, d, 1, nil)
 	s.touch(collection, "web", "note", "ours")
 	token = feedtest.Write(t, d, 2, token)
@@ -75,7 +73,7 @@ func TestOtherFieldsAreLeftAlone(t *testing.T) {
 // What the server answers, and what becomes of it.
 func TestServerErrors(t *testing.T) {
 	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()+"&retryReads=false&retryWrites=false"), database, collection, "web", nil)
+	d := web(t, s.uri()+"&retryReads=false&retryWrites=false")
 	token := feedtest.Write(t, d, 1, nil)
 	for code, word := range map[int32]string{
 		13: "grant", 18: "password", 72: "options", 73: "name", 121: "validator", 61: "shard", 166: "view", 10334: "short",
@@ -142,8 +140,7 @@ func TestOpenQuestions(t *testing.T) {
 
 // An answer that does not show the document as it was to be written is no success.
 func TestFalseSuccess(t *testing.T) {
-	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	s, d := imitated(t)
 	other := bson.D{{Key: "_id", Value: "web"}, {Key: "version", Value: bson.NewObjectID()}, {Key: "record", Value: "{}"}}
 	for _, create := range []bool{true, false} {
 		s.inject(nil)
@@ -173,7 +170,7 @@ func TestFalseSuccess(t *testing.T) {
 func TestToldBeforeCommit(t *testing.T) {
 	t.Parallel()
 	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()+"&retryWrites=false"), database, collection, "web", nil)
+	d := web(t, s.uri()+"&retryWrites=false")
 	s.inject(func(c string) *fault { return &fault{early: c == "findAndModify"} })
 	elected := make(chan leaderelection.ElectionNumber, 1)
 	told := make(chan struct{}, 100)
@@ -213,8 +210,7 @@ func TestToldBeforeCommit(t *testing.T) {
 // With retryable writes, which are the driver's default, a lost answer is asked for
 // again, and is what it was.
 func TestRetryableWrites(t *testing.T) {
-	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	s, d := imitated(t)
 	lose := func() {
 		once := true
 		s.inject(func(c string) *fault {
@@ -239,11 +235,11 @@ func TestNoName(t *testing.T) {
 // With no server, or one that does not answer, every call returns when its ctx ends.
 func TestNoAnswer(t *testing.T) {
 	s := imitate(t)
-	hung := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	hung := web(t, s.uri())
 	feedtest.Write(t, hung, 1, nil)
 	s.inject(func(c string) *fault { return &fault{hang: c != "hello" && c != "isMaster"} })
 	defer s.inject(nil)
-	for _, d := range []*mongodb.Decider{hung, mongodb.NewDecider(client(t, "mongodb://127.0.0.1:1"), database, collection, "web", nil)} {
+	for _, d := range []*mongodb.Decider{hung, web(t, "mongodb://127.0.0.1:1")} {
 		feedtest.TimesOut(t, 200*time.Millisecond, d, nil, `"web"`)
 	}
 }

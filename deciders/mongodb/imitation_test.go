@@ -18,6 +18,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/c8e606e4/leaderelection/deciders/mongodb"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
@@ -121,6 +122,13 @@ type cursor struct {
 }
 
 func imitate(t testing.TB) *imitation { return imitateTLS(t, nil) }
+
+// imitated is an election on a server of its own.
+func imitated(t testing.TB) (*imitation, *mongodb.Decider) {
+	t.Helper()
+	s := imitate(t)
+	return s, web(t, s.uri())
+}
 
 func imitateTLS(t testing.TB, secure *tls.Config) *imitation {
 	t.Helper()

@@ -46,6 +46,12 @@ func client(t testing.TB, uri string) *mongo.Client {
 	return c
 }
 
+// web is the election that most tests hold, by a client of its own.
+func web(t testing.TB, uri string) *mongodb.Decider {
+	t.Helper()
+	return mongodb.NewDecider(client(t, uri), database, collection, "web", nil)
+}
+
 // elections returns what makes an election after the other, each handle with a client
 // of its own.
 func elections(uri string, opts *mongodb.Options) feedtest.NewElection {
@@ -125,8 +131,8 @@ func TestNewsAfterCutConnection(t *testing.T) {
 	s := imitate(t)
 	proxy := stores.NewRelay(t, s.addr)
 	// Through the proxy the driver must not look for the other members.
-	victim := mongodb.NewDecider(client(t, "mongodb://"+proxy.Addr+"/?directConnection=true"), database, collection, "web", nil)
-	writer := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	victim := web(t, "mongodb://"+proxy.Addr+"/?directConnection=true")
+	writer := web(t, s.uri())
 	feedtest.News(t, writer, victim, feedtest.Trouble{Break: proxy.Refuse, Heal: proxy.Heal})
 }
 
@@ -138,9 +144,8 @@ func TestNewsAfterRestart(t *testing.T) {
 
 // A stream that breaks is taken up where it was: no event is missed, none comes twice.
 func TestStreamIsResumed(t *testing.T) {
-	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
-	writer := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	s, d := imitated(t)
+	writer := web(t, s.uri())
 	feed := feedtest.Follow(t, d)
 	feedtest.Number(t, feed, 0)
 	var token leaderelection.LeaderToken
@@ -156,8 +161,7 @@ func TestStreamIsResumed(t *testing.T) {
 
 // What others do to the document by hand is told, too.
 func TestChangesByHand(t *testing.T) {
-	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	s, d := imitated(t)
 	feed := feedtest.Follow(t, d)
 	first := feedtest.Number(t, feed, 0)
 	token := feedtest.Write(t, d, 1, first.Token)
@@ -195,7 +199,7 @@ func TestChangesByHand(t *testing.T) {
 // A collection that is dropped ends the stream, with an error.
 func TestInvalidatedStream(t *testing.T) {
 	s := imitate(t)
-	feed := feedtest.Follow(t, mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil))
+	feed := feedtest.Follow(t, web(t, s.uri()))
 	feedtest.Number(t, feed, 0)
 	s.invalidate()
 	feedtest.Passing(t, feedtest.Next(t, feed).Err, "dropped")
@@ -232,7 +236,7 @@ func TestNoChangeStreams(t *testing.T) {
 func TestElectionWithoutChangeStreams(t *testing.T) {
 	s := imitate(t)
 	s.standalone = true
-	d := mongodb.NewDecider(client(t, "mongodb://"+s.addr), database, collection, "web", nil)
+	d := web(t, "mongodb://"+s.addr)
 	token := feedtest.Write(t, d, 1, nil)
 	heard, failed := make(chan leaderelection.ElectionNumber, 10), make(chan error, 10)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -294,7 +298,7 @@ func TestAnnouncements(t *testing.T) {
 	}
 
 	// Whoever wrote it had no announcements: another version, or a lost one.
-	silent := mongodb.NewDecider(client(t, uri), database, collection, "web", nil)
+	silent := web(t, uri)
 	begin = time.Now()
 	feedtest.Write(t, silent, 2, token)
 	feedtest.Number(t, feed, 2)
@@ -322,7 +326,7 @@ func TestAnnouncementsMissing(t *testing.T) {
 	if n := feedtest.Next(t, feed); n.Err == nil || !strings.Contains(n.Err.Error(), "CreateAnnouncements") || !strings.Contains(n.Err.Error(), "news") {
 		t.Errorf("the feed yields %+v", n)
 	}
-	if err := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil).CreateAnnouncements(t.Context()); err == nil {
+	if err := web(t, s.uri()).CreateAnnouncements(t.Context()); err == nil {
 		t.Error("CreateAnnouncements without a name works")
 	}
 }

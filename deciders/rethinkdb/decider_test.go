@@ -22,8 +22,7 @@ func TestConformance(t *testing.T) {
 
 // A row that is none of ours is reported, and left alone.
 func TestForeignRowIsLeftAlone(t *testing.T) {
-	s := imitate(t)
-	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	s, d := imitated(t)
 	for name, row := range map[string]map[string]any{
 		"another's":         {"id": "web", "holder": "x"},
 		"without a version": {"id": "web", "record": `{}`},
@@ -46,8 +45,7 @@ func TestForeignRowIsLeftAlone(t *testing.T) {
 }
 
 func TestOtherFieldsAreLeftAlone(t *testing.T) {
-	s := imitate(t)
-	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	s, d := imitated(t)
 	token := feedtest.Write(t, d, 1, nil)
 	s.mu.Lock()
 	s.rows["web"].(map[string]any)["note"] = "ours"
@@ -66,8 +64,7 @@ func TestOtherFieldsAreLeftAlone(t *testing.T) {
 
 // A refusal tells who stood in the way, also that there was nobody.
 func TestLostRaceHasTheCurrentRecord(t *testing.T) {
-	s := imitate(t)
-	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	s, d := imitated(t)
 	first := feedtest.Write(t, d, 1, nil)
 	feedtest.Write(t, d, 2, first)
 	var lost *leaderelection.LostRaceError
@@ -85,8 +82,7 @@ func TestLostRaceHasTheCurrentRecord(t *testing.T) {
 
 // What the server answers, and what becomes of it.
 func TestServerErrors(t *testing.T) {
-	s := imitate(t)
-	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	s, d := imitated(t)
 	token := feedtest.Write(t, d, 1, nil)
 	for _, f := range []struct {
 		refusal
@@ -121,8 +117,7 @@ func TestServerErrors(t *testing.T) {
 // A write whose answer is lost is asked for again by the driver. The row then has the
 // version that this write gave it: it has happened.
 func TestLostAnswer(t *testing.T) {
-	s := imitate(t)
-	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	s, d := imitated(t)
 	var token leaderelection.LeaderToken
 	for n := range uint64(2) { // the first creates
 		once := true
@@ -157,8 +152,7 @@ func TestNoName(t *testing.T) {
 // With a server that does not answer every call returns when its ctx ends, which the
 // driver alone would not; and what it leaves behind has a limit.
 func TestNoAnswer(t *testing.T) {
-	s := imitate(t)
-	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	s, d := imitated(t)
 	token := feedtest.Write(t, d, 1, nil)
 	s.inject(func(string) *fault { return &fault{hang: true} })
 	for range 25 {
@@ -193,7 +187,7 @@ func TestClosedSession(t *testing.T) {
 func TestTwoTables(t *testing.T) {
 	s := imitate(t)
 	s.tables = 2
-	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	d := web(t, s.addr)
 	for _, err := range feedtest.Errors(t, d) {
 		feedtest.Permanent(t, err, "ambiguous", "table_config", "drop the empty ones", `"web"`)
 	}
@@ -204,10 +198,10 @@ func TestOtherPrimaryKey(t *testing.T) {
 	for _, key := range []string{"name", "version"} {
 		s := imitate(t)
 		s.key = key
-		d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+		d := web(t, s.addr)
 		feedtest.Permanent(t, feedtest.WriteError(t, d, 1, nil), "primary key must be", `"web"`)
 		ours := imitate(t)
-		feedtest.Write(t, rethinkdb.NewDecider(connect(t, ours.addr), database, table, "web", nil), 1, nil)
+		feedtest.Write(t, web(t, ours.addr), 1, nil)
 		row := ours.rows["web"].(map[string]any)
 		row["id"] = "another" // as it may be where that is a field like others
 		s.set("web", row)
@@ -221,8 +215,7 @@ func TestOtherPrimaryKey(t *testing.T) {
 
 // An error says what the server did, and not what the candidate wrote, which is no cause.
 func TestErrorsSayNoQuery(t *testing.T) {
-	s := imitate(t)
-	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	s, d := imitated(t)
 	s.inject(func(string) *fault { return &fault{refuse: &refusal{p.Response_INTERNAL, "Something passes"}} })
 	e := feedtest.State(1, nil)
 	e.LeaderID, e.ConnectionParams = "Wrong password", []byte("s3cret")
@@ -238,7 +231,7 @@ func TestErrorsSayNoQuery(t *testing.T) {
 func TestSingleAcks(t *testing.T) {
 	s := imitate(t)
 	s.singleAcks = true
-	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	d := web(t, s.addr)
 	first := feedtest.Write(t, d, 1, nil)
 	s.cutOff()
 	acknowledged := make(chan struct{})
@@ -278,8 +271,7 @@ func TestSingleAcks(t *testing.T) {
 
 // What doctor is told of the table.
 func TestDurability(t *testing.T) {
-	s := imitate(t)
-	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	s, d := imitated(t)
 	for _, c := range []struct {
 		acks     string
 		replicas []any
@@ -434,8 +426,7 @@ func TestUncommittedExtension(t *testing.T) {
 // What a write that is undone looks like: pushed, without an answer, then indeterminate;
 // a read does not show it, and its token is void.
 func TestUndoneWrite(t *testing.T) {
-	s := imitate(t)
-	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	s, d := imitated(t)
 	token := feedtest.Write(t, d, 1, nil)
 	feed := feedtest.Follow(t, d)
 	feedtest.Number(t, feed, 1)
@@ -467,8 +458,7 @@ func TestUndoneWrite(t *testing.T) {
 // A write that is stalled for a while, as when the primary and the Raft leader differ, is
 // told of before it is answered, and stands.
 func TestStalledWrite(t *testing.T) {
-	s := imitate(t)
-	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	s, d := imitated(t)
 	feed := feedtest.Follow(t, d)
 	feedtest.Number(t, feed, 0)
 	s.cutOff()

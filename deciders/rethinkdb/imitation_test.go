@@ -18,6 +18,7 @@ import (
 	"github.com/xdg-go/scram"
 	p "gopkg.in/rethinkdb/rethinkdb-go.v6/ql2"
 
+	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
@@ -78,6 +79,13 @@ type peer struct {
 }
 
 func imitate(t testing.TB) *imitation { return imitateTLS(t, nil) }
+
+// imitated is an election on a server of its own.
+func imitated(t testing.TB) (*imitation, *rethinkdb.Decider) {
+	t.Helper()
+	s := imitate(t)
+	return s, web(t, s.addr)
+}
 
 // imitateTLS is one that speaks TLS, if cfg is not nil.
 func imitateTLS(t testing.TB, cfg *tls.Config) *imitation {

@@ -58,6 +58,12 @@ const (
 	table    = "elections"
 )
 
+// web is the election that most tests hold, by a client of its own.
+func web(t testing.TB, addr string) *rethinkdb.Decider {
+	t.Helper()
+	return rethinkdb.NewDecider(connect(t, addr), database, table, "web", nil)
+}
+
 // elections returns what makes an election after the other, each handle with a session
 // of its own.
 func elections(addr string) feedtest.NewElection {
@@ -93,8 +99,8 @@ func TestNewsAfterCutConnection(t *testing.T) {
 	stores.Nightly(t, "it cuts connections and waits")
 	s := imitate(t)
 	proxy := stores.NewRelay(t, s.addr)
-	writer := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
-	victim := rethinkdb.NewDecider(connect(t, proxy.Addr), database, table, "web", nil)
+	writer := web(t, s.addr)
+	victim := web(t, proxy.Addr)
 	feedtest.News(t, writer, victim, feedtest.Trouble{Break: proxy.Refuse, Heal: proxy.Heal})
 }
 
@@ -119,8 +125,7 @@ func TestProcesses(t *testing.T) {
 
 // What others do to the row by hand is told, too.
 func TestChangesByHand(t *testing.T) {
-	s := imitate(t)
-	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	s, d := imitated(t)
 	feed := feedtest.Follow(t, d)
 	first := feedtest.Number(t, feed, 0)
 	feedtest.Write(t, d, 1, first.Token)
@@ -141,8 +146,7 @@ func TestChangesByHand(t *testing.T) {
 
 // A replica that goes away ends the feed.
 func TestFeedIsAborted(t *testing.T) {
-	s := imitate(t)
-	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	s, d := imitated(t)
 	feed := feedtest.Follow(t, d)
 	feedtest.Number(t, feed, 0)
 	s.abort("Changefeed aborted (unavailable).")
@@ -154,7 +158,7 @@ func TestFeedEndsThoughTheServerIsSilent(t *testing.T) {
 	stores.Nightly(t, "it cuts connections and waits")
 	s := imitate(t)
 	proxy := stores.NewRelay(t, s.addr)
-	d := rethinkdb.NewDecider(connect(t, proxy.Addr), database, table, "web", nil)
+	d := web(t, proxy.Addr)
 	var ended time.Duration
 	func() {
 		begin := time.Now()
