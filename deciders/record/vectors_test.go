@@ -2,9 +2,9 @@ package record_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"maps"
 	"math/big"
 	"os"
@@ -128,20 +128,19 @@ func readVectors(t *testing.T) (v vectors) {
 func TestVectorsRead(t *testing.T) {
 	for _, v := range readVectors(t).Read {
 		t.Run(v.Name, func(t *testing.T) {
-			e, err := record.Unmarshal("here", v.data(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, _ := json.Marshal(decode(e))
-			if want, _ := json.Marshal(v.Entry); string(got) != string(want) {
-				t.Errorf("it is read as\n%s, want\n%s", got, want)
-			}
-			want := v.Written
-			if want == "" {
-				want = v.Record
-			}
-			if written, err := record.Marshal(e); err != nil || string(written) != want {
-				t.Errorf("it is written as\n%s, %v, want\n%s", written, err, want)
+			want := cmp.Or(v.Written, v.Record)
+			for _, edited := range []string{"", " "} { // as Marshal writes it, and as it does not
+				e, err := record.Unmarshal("here", append([]byte(edited), v.data(t)...))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, _ := json.Marshal(decode(e))
+				if want, _ := json.Marshal(v.Entry); string(got) != string(want) {
+					t.Errorf("it is read as\n%s, want\n%s", got, want)
+				}
+				if written, err := record.Marshal(e); err != nil || string(written) != want {
+					t.Errorf("it is written as\n%s, %v, want\n%s", written, err, want)
+				}
 			}
 		})
 	}
@@ -150,12 +149,7 @@ func TestVectorsRead(t *testing.T) {
 // The codec refuses what the vectors say is refused, and for the reason that they give.
 func TestVectorsRefused(t *testing.T) {
 	for _, v := range readVectors(t).Refused {
-		t.Run(v.Name, func(t *testing.T) {
-			e, err := record.Unmarshal("here", v.data(t))
-			if e != nil || !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), v.Why) {
-				t.Errorf("%+v, %v, want an ErrPermanent that says %q", e, err, v.Why)
-			}
-		})
+		t.Run(v.Name, func(t *testing.T) { refuses(t, v.data(t), v.Why) })
 	}
 }
 
