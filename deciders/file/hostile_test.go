@@ -34,33 +34,21 @@ func whole(t testing.TB) string {
 
 // What is not a record is told, and left as it is.
 func TestForeignContent(t *testing.T) {
-	good := whole(t)
-	for name, c := range map[string]struct{ content, why string }{
-		"empty":           {"", "empty"},
-		"not JSON":        {"leader=a\n", "not a record of this library"},
-		"other JSON":      {`{"leader":"a"}`, "not a record of this library"},
-		"cut short":       {good[:len(good)/2], "not one whole JSON object"},
-		"two records":     {good + good, "follow the JSON object"},
-		"hand-edited":     {strings.Replace(good, `"election_number":7`, `"election_number":"seven"`, 1), "election_number"},
-		"newer version":   {strings.Replace(good, `"leaderelection":1`, `"leaderelection":2`, 1), "upgrade"},
-		"unknown field":   {strings.Replace(good, "{", `{"must_understand":["colour"],"colour":"red",`, 1), "colour"},
-		"large":           {good + strings.Repeat(" ", record.MaxSize), "bytes"},
-		"binary":          {"\x00\xff\xfe", "UTF-8"},
-		"NUL after crash": {strings.Repeat("\x00", len(good)), "JSON"},
-	} {
+	contents := feedtest.NoRecords()
+	contents["NUL after a crash"] = strings.Repeat("\x00", 200)
+	for name, content := range contents {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(tempDir(t), "election.json")
-			if err := os.WriteFile(path, []byte(c.content), 0o644); err != nil {
+			path, d := newDecider(t)
+			if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			d := file.NewDecider(path, nil)
-			feedtest.Foreign(t, d, path, c.why)
-			if name == "not JSON" || name == "other JSON" { // another's: an operator has mistaken the place
+			feedtest.Foreign(t, d, path, "cannot be used")
+			if name == "text" || name == "json" { // another's: an operator has mistaken the place
 				if err := leaderelection.Reset(t.Context(), d, 7, true); !errors.Is(err, record.ErrForeign) {
 					t.Errorf("Reset: %v", err)
 				}
 			}
-			if data, err := os.ReadFile(path); err != nil || string(data) != c.content {
+			if data, err := os.ReadFile(path); err != nil || string(data) != content {
 				t.Errorf("the file was changed to %q, %v", data, err)
 			}
 		})
