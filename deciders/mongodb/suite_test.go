@@ -232,40 +232,6 @@ func TestNoChangeStreams(t *testing.T) {
 	}
 }
 
-// Candidates on a server that has no change streams poll, and complain once.
-func TestElectionWithoutChangeStreams(t *testing.T) {
-	s := imitate(t)
-	s.standalone = true
-	d := web(t, "mongodb://"+s.addr)
-	token := feedtest.Write(t, d, 1, nil)
-	heard, failed := make(chan leaderelection.ElectionNumber, 10), make(chan error, 10)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = leaderelection.WatchConfig{
-			Decider: d, PollInterval: 100 * time.Millisecond,
-			Trace: &leaderelection.Trace{Feed: func(f leaderelection.FeedEvent) { failed <- f.Err }},
-		}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { heard <- e.ElectionNumber })
-	}()
-	for n := uint64(1); n < 5; n++ {
-		select {
-		case got := <-heard:
-			if uint64(got) != n {
-				t.Errorf("heard of %d, want %d", got, n)
-			}
-		case <-time.After(10 * time.Second):
-			t.Fatalf("no news of %d", n)
-		}
-		token = feedtest.Write(t, d, n+1, token)
-	}
-	cancel()
-	<-done
-	if n := len(failed); n != 1 {
-		t.Errorf("the feed failed %d times", n)
-	}
-}
-
 // With announcements: a new leadership and a release are told of at once, extensions are not
 // worth it, and a lost announcement is made good within half a term.
 func TestAnnouncements(t *testing.T) {
