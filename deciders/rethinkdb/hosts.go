@@ -1,5 +1,4 @@
-// Package hosts keeps sessions with the servers of a RethinkDB.
-package hosts
+package rethinkdb
 
 import (
 	"context"
@@ -18,14 +17,13 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
-// Hosts has a session for each server that a URL names, made when it is needed. Queries go to one
+// hosts has a session for each server that a URL names, made when it is needed. Queries go to one
 // server until it fails. (A single session for all servers would never use one that was down at
 // first, and would read certificates once.)
-type Hosts struct {
+type hosts struct {
 	opts  r.ConnectOpts // without addresses
 	addrs []string
 	tls   *store.TLSFiles // nil: no TLS
-	final func(error) bool
 
 	mu       sync.Mutex
 	at       int          // the server to use
@@ -35,16 +33,15 @@ type Hosts struct {
 	turn     chan struct{} // one connects at a time
 }
 
-// New connects to these servers, by opts and, unless it is nil, by TLS. Final reports whether a
-// query's error would be the same on another server.
-func New(opts r.ConnectOpts, addrs []string, tls *store.TLSFiles, final func(error) bool) *Hosts {
-	return &Hosts{opts: opts, addrs: addrs, tls: tls, final: final, sessions: make([]*r.Session, len(addrs)), heard: make([]time.Time, len(addrs)), turn: make(chan struct{}, 1)}
+// newHosts connects to these servers, by opts and, unless it is nil, by TLS.
+func newHosts(opts r.ConnectOpts, addrs []string, tls *store.TLSFiles) *hosts {
+	return &hosts{opts: opts, addrs: addrs, tls: tls, sessions: make([]*r.Session, len(addrs)), heard: make([]time.Time, len(addrs)), turn: make(chan struct{}, 1)}
 }
 
 var errClosed = fmt.Errorf("the Decider is closed: %w", leaderelection.ErrPermanent)
 
 // Use returns a session. It tries one server after the other, as long as ctx lasts.
-func (h *Hosts) Use(ctx context.Context) (r.QueryExecutor, error) {
+func (h *hosts) Use(ctx context.Context) (r.QueryExecutor, error) {
 	select {
 	case h.turn <- struct{}{}:
 		defer func() { <-h.turn }()
@@ -90,7 +87,7 @@ const nowhere = "["
 
 // connect connects to one server, for no longer than ctx or the timeout last: the driver
 // knows no ctx here.
-func (h *Hosts) connect(ctx context.Context, addr string) (*r.Session, error) {
+func (h *hosts) connect(ctx context.Context, addr string) (*r.Session, error) {
 	name, digits, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
@@ -129,8 +126,8 @@ func (s session) Close() error { return s.Session.Close() }
 
 // Ended is told how a query on a session has ended. After an error that may be the server's own the next one is
 // used; a session whose connection has failed is made again when it is needed again.
-func (h *Hosts) Ended(on r.QueryExecutor, err error) {
-	next, broken := h.outcome(err)
+func (h *hosts) Ended(on r.QueryExecutor, err error) {
+	next, broken := outcome(err)
 	unanswered := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, r.ErrQueryTimeout)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -146,7 +143,7 @@ func (h *Hosts) Ended(on r.QueryExecutor, err error) {
 }
 
 // leave leaves a server for the next one, and its session for another one.
-func (h *Hosts) leave(i int, next, broken bool) {
+func (h *hosts) leave(i int, next, broken bool) {
 	if next && h.at == i {
 		h.at = (i + 1) % len(h.addrs)
 	}
@@ -158,7 +155,7 @@ func (h *Hosts) leave(i int, next, broken bool) {
 
 // Drop closes the sessions in which no query was answered since that time. All queries of a session
 // use one connection, and the driver goes on with one that has died silently.
-func (h *Hosts) Drop(since time.Time) {
+func (h *hosts) Drop(since time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, s := range h.sessions {
@@ -170,14 +167,18 @@ func (h *Hosts) Drop(since time.Time) {
 
 // outcome reports whether another server may do better than the one that gave this error,
 // and whether it is its connection that has failed.
-func (h *Hosts) outcome(err error) (next, broken bool) {
+func outcome(err error) (next, broken bool) {
 	var connection r.RQLConnectionError
 	var failed r.RQLOpFailedError
 	var unknown r.RQLOpIndeterminateError
 	switch {
 	case errors.As(err, &connection): // even if the server refuses what the files had at first
 		return true, true
-	case err == nil, errors.Is(err, r.ErrEmptyResult), errors.Is(err, context.Canceled), h.final(err):
+	case err == nil, errors.Is(err, r.ErrEmptyResult), errors.Is(err, context.Canceled):
+		return false, false
+	}
+	switch v := judge(err); {
+	case v.Permanent || v.Denied: // as it would be on another server
 		return false, false
 	case errors.As(err, &failed), errors.As(err, &unknown):
 		return true, false // it may be one that is cut off from the others
@@ -188,7 +189,7 @@ func (h *Hosts) outcome(err error) (next, broken bool) {
 }
 
 // Close closes all sessions.
-func (h *Hosts) Close() error {
+func (h *hosts) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
