@@ -21,6 +21,9 @@ func FuzzRequire(f *testing.F) {
 	f.Add("PUT", " orders:7", "", false, uint64(0))
 	f.Add("PUT", "orders:18446744073709551615", "", false, uint64(0))
 	f.Add("PUT", "orders:+7", "", false, uint64(1))
+	f.Add("GET", "", "", false, uint64(6)) // let in without a token
+	f.Add("PUT", ":7", "", false, uint64(0))
+	f.Add("PUT", "7", "", false, uint64(0))
 	f.Fuzz(func(t *testing.T, method, first, second string, reads bool, seen uint64) {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Method = method

@@ -7,7 +7,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
-	"github.com/c8e606e4/leaderelection/deciders/natskv/internal/bucket"
 	"github.com/c8e606e4/leaderelection/deciders/natskv/internal/dial"
 	"github.com/c8e606e4/leaderelection/internal/clients"
 )
@@ -51,7 +50,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	target, err := dial.Parse(u)
 	if err == nil {
-		err = bucket.Check(target.Bucket, target.Key)
+		err = checkNames(target.Bucket, target.Key)
 	}
 	if err != nil {
 		return nil, store.WrongURL(err)

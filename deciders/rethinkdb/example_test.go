@@ -13,11 +13,8 @@ import (
 
 // The Example of package memory is a whole election.
 func ExampleNewDecider() {
-	session, err := r.Connect(r.ConnectOpts{
-		Addresses:    []string{"db-0:28015", "db-1:28015", "db-2:28015"},
-		ReadTimeout:  5 * time.Second, // so that nothing is left behind by a server
-		WriteTimeout: 5 * time.Second, // that does not answer
-	})
+	const limit = 5 * time.Second // so that a server that does not answer leaves nothing behind
+	session, err := r.Connect(r.ConnectOpts{Addresses: []string{"db-0:28015", "db-1:28015"}, ReadTimeout: limit, WriteTimeout: limit})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -16,6 +16,7 @@ func FuzzAddresses(f *testing.F) {
 	for _, hp := range []string{"10.0.0.1:80", "[::1]:80", "[fe80::1%25eth0]:80", "[::ffff:169.254.169.254]:80", "a@b:80", "a/b:80", "host:http", "host:0", ":80", "169.254.169.254:80", "0.0.0.0:1", "%31:80", "a b:80"} {
 		f.Add(hp, []byte(`{"addresses": {"grpc": ["`+hp+`"]}}`))
 	}
+	f.Add("host", []byte("[]")) // no port, and no object
 	f.Fuzz(func(t *testing.T, hp string, params []byte) {
 		for _, a := range append(route.Named("grpc")(leaderelection.RaceEntry{ConnectionParams: params}), hp) {
 			if route.CheckHostPort(a) != nil {

@@ -28,6 +28,7 @@ func FuzzHandler(f *testing.F) {
 		{"GET", "/self", "evil.example", "127.0.0.1:1", "", "", "", ""},
 		{"GET", "/leaderships", "", "", "", "", "", ""},
 		{"GET", "/metrics", "a", "", "", "", "", ""},
+		{"GET", "/self", "localhost", "127.0.0.1:1", "", "", "", "a body"},
 		{"HEAD", "/livez", "a:b:c", "x", "", "", "", ""},
 		{"GET", "/standby", "[::1%25eth0]:80", "", "", "", "", ""},
 		{"POST", "/stepdown", "localhost:80", "127.0.0.1:1", "", "", "", ""},
