@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -252,4 +254,200 @@ func TestFailOverToStandby(t *testing.T) {
 		t.Errorf("the new leader leads, and the old one for %v more", left)
 	}
 	t.Logf("a new leader %v after the cut", time.Since(cut).Round(time.Millisecond))
+}
+
+// With synchronous_commit=off a crash forgets what others have written a moment
+// before, and not what a Decider has.
+func TestAsynchronousCommit(t *testing.T) {
+	server := stores.Postgres(t, "synchronous_commit=off", "wal_writer_delay=10s", "wal_writer_flush_after=0", "autovacuum=off")
+	p := pool(t, server.Addr)
+	exec(t, p, "CREATE TABLE other (n int)")
+	d := postgres.NewDecider(p, "leaderelection", "e", create)
+	token := feedtest.Write(t, d, 1, nil)
+	forgotten := 0
+	for number := uint64(2); number < 5; number++ {
+		token = feedtest.Write(t, d, number, token)
+		exec(t, p, "INSERT INTO other VALUES ($1)", number)
+		server.Stop() // as a crash does
+		server.Start(t)
+		var kept int
+		again := pool(t, server.Addr)
+		if err := again.QueryRow(t.Context(), "SELECT count(*) FROM other WHERE n = $1", number).Scan(&kept); err != nil {
+			t.Fatal(err)
+		}
+		if kept == 0 {
+			forgotten++
+		}
+		d = postgres.NewDecider(again, "leaderelection", "e", nil)
+		if e := feedtest.Read(t, d); uint64(e.ElectionNumber) != number || e.Token != token {
+			t.Errorf("the crash took back the record of leadership %d: %+v", number, e)
+		}
+		p = again
+	}
+	if forgotten == 0 {
+		t.Error("no crash has forgotten anything: nothing was shown")
+	}
+}
+
+// Each setting by which a server forgets what it has confirmed is warned of, and a
+// server without one is not.
+func TestDurability(t *testing.T) {
+	stores.Nightly(t, "it starts a standby")
+	server := stores.Postgres(t, "fsync=on")
+	p := pool(t, server.Addr)
+	warns := func(p *pgxpool.Pool, words ...string) {
+		t.Helper()
+		feedtest.Examines(t, postgres.NewDecider(p, "leaderelection", "e", create), words...)
+	}
+	set := func(setting, value string) {
+		t.Helper()
+		exec(t, p, "ALTER SYSTEM SET "+setting+" = '"+value+"'")
+		exec(t, p, "SELECT pg_reload_conf()")
+		feedtest.Eventually(t, setting+" is "+value, func() (ok bool) {
+			err := p.QueryRow(t.Context(), "SELECT current_setting($1) = $2", setting, value).Scan(&ok)
+			return err == nil && ok
+		})
+	}
+	warns(p)
+	set("full_page_writes", "off")
+	warns(p, "full_page_writes is off", "full_page_writes = on")
+	set("full_page_writes", "on")
+
+	standby := stores.PostgresStandby(t, server, "fsync=on")
+	feedtest.Eventually(t, "the standby receives", func() (ok bool) { // it serves before it does
+		err := p.QueryRow(t.Context(), "SELECT count(*) = 1 FROM pg_stat_replication").Scan(&ok)
+		return err == nil && ok
+	})
+	warns(p, "synchronous_standby_names is", "1 receivers", "FIRST 2 (a, b)")
+	warns(pool(t, standby.Addr), "pg_is_in_recovery", "name the primary")
+	set("synchronous_standby_names", "*") // the only one
+	warns(p)
+	set("synchronous_standby_names", "ANY 1 (walreceiver, b)")
+	warns(p, "when 1 of 2 standbys have it", "the most advanced of at least 2")
+	set("synchronous_standby_names", "FIRST 2 (walreceiver, b)")
+	warns(p)
+	// Who names several hosts means the primary.
+	set("synchronous_standby_names", "")
+	both := opened(t, "postgres://postgres@"+standby.Addr+","+server.Addr+"/postgres?sslmode=disable&election=e")
+	feedtest.Write(t, both, 1, nil)
+	if s := both.String(); !strings.Contains(s, standby.Addr+","+server.Addr) {
+		t.Error(s)
+	}
+
+	unsafe := pool(t, stores.Postgres(t, "fsync=off").Addr)
+	warns(unsafe, "fsync is off", "fsync = on")
+	exec(t, unsafe, "ALTER TABLE leaderelection SET UNLOGGED")
+	_, err := postgres.NewDecider(unsafe, "leaderelection", "e", nil).Durability(t.Context())
+	feedtest.Permanent(t, err, "UNLOGGED", "SET LOGGED")
+}
+
+// hanging is a pool to which the server does not answer from some time on.
+type hanging struct {
+	*pgxpool.Pool
+	reads, notes atomic.Bool
+}
+
+func (h *hanging) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if h.reads.Load() {
+		<-ctx.Done()
+	}
+	return h.Pool.QueryRow(ctx, sql, args...)
+}
+
+func (h *hanging) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if h.notes.Load() && strings.Contains(sql, "pg_notify") {
+		<-ctx.Done()
+	}
+	return h.Pool.Exec(ctx, sql, args...)
+}
+
+// A server that falls silent just when the feed asks it something ends the feed, too,
+// not only one that falls silent in between.
+func TestServerHangsWhileItIsAsked(t *testing.T) {
+	stores.Nightly(t, "it waits for the server or the client to give up")
+	t.Parallel()
+	p := pool(t, stores.Postgres(t).Addr)
+	writer := postgres.NewDecider(p, "leaderelection", "e", create)
+	token := feedtest.Write(t, writer, 1, nil)
+	for name, c := range map[string]struct {
+		hang func(*hanging)
+		late bool // after the feed has begun
+	}{
+		"at its first read":    {hang: func(h *hanging) { h.reads.Store(true) }},
+		"at its own word":      {hang: func(h *hanging) { h.notes.Store(true) }},
+		"at what it must read": {hang: func(h *hanging) { h.reads.Store(true) }, late: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &hanging{Pool: p}
+			d := postgres.NewDecider(h, "leaderelection", "e", nil)
+			feedtest.Read(t, d) // the table has been looked at
+			if !c.late {
+				c.hang(h)
+			}
+			feed := feedtest.Follow(t, d)
+			if c.late {
+				feedtest.Next(t, feed)
+				c.hang(h)
+				e := feedtest.State(2, token)
+				e.ConnectionParams = make([]byte, 100_000) // too long for a notification
+				if _, err := writer.WriteEntry(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			begun := time.Now()
+			feedtest.Passing(t, feedtest.Next(t, feed).Err, `"e"`, "the server does not answer")
+			if took := time.Since(begun); took > 15*time.Second {
+				t.Errorf("noticed after %v", took)
+			}
+		})
+	}
+}
+
+// split is a pool behind what sends reads to a replica that lags, and loses some writes.
+type split struct {
+	*pgxpool.Pool
+	lags, loses atomic.Bool
+	reads       atomic.Int64
+}
+
+func (s *split) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if s.lags.Load() {
+		s.reads.Add(1)
+		sql = strings.Replace(sql, `"leaderelection"`, "replica", 1)
+	}
+	return s.Pool.QueryRow(ctx, sql, args...)
+}
+
+func (s *split) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	if s.loses.Load() {
+		return nil, errors.New("the connection broke")
+	}
+	return s.Pool.Acquire(ctx)
+}
+
+// A record of one's own that is in doubt, and that only a replica still has, is not made
+// sure of again and again.
+func TestDoubtAndLaggingReads(t *testing.T) {
+	t.Parallel()
+	p := pool(t, stores.Postgres(t).Addr)
+	s := &split{Pool: p}
+	d, writer := postgres.NewDecider(s, "leaderelection", "e", create), postgres.NewDecider(p, "leaderelection", "e", nil)
+	token := feedtest.Write(t, writer, 2, feedtest.Write(t, d, 1, nil))
+	if _, err := p.Exec(t.Context(), "CREATE TABLE replica AS SELECT * FROM leaderelection"); err != nil {
+		t.Fatal(err)
+	}
+	token = feedtest.Write(t, writer, 3, token)
+	s.loses.Store(true)
+	feedtest.Passing(t, feedtest.WriteError(t, d, 4, token), "the connection broke")
+	s.loses.Store(false)
+	s.lags.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	_, err := d.ReadCurrent(ctx)
+	feedtest.Passing(t, err, "replica", "primary")
+	if n := s.reads.Load(); n > 4 {
+		t.Errorf("it was read %d times", n)
+	}
+	s.lags.Store(false)
+	feedtest.Reads(t, d, 3)
 }
