@@ -2,7 +2,11 @@ package redis_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
@@ -11,6 +15,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/redis"
 	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
@@ -54,4 +59,255 @@ func open(ctx context.Context, address string) (*redis.Decider, error) {
 func opened(t testing.TB, address string) *redis.Decider {
 	t.Helper()
 	return feedtest.Opened(t, redis.Open, address)
+}
+
+func TestConformance(t *testing.T) {
+	addr := stores.Redis(t).Addr
+	o := decidertest.Options{Address: func(d leaderelection.RaceDecider) string {
+		var key string
+		_, _ = fmt.Sscanf(d.(*redis.Decider).String(), "redis key %q", &key)
+		return "redis://" + addr + "?key=" + key
+	}}
+	decidertest.Run(t, elections(addr, nil), &o)
+}
+
+// With an answer from a replica for each write.
+func TestConformanceWaitingForAReplica(t *testing.T) {
+	server := stores.Redis(t)
+	stores.RedisReplica(t, server)
+	decidertest.Run(t, elections(server.Addr, &redis.Options{WaitReplicas: 1, WaitTimeout: 2 * time.Second}), nil)
+}
+
+// Each key is on one of three masters, and the clients know of one of them only.
+func TestConformanceCluster(t *testing.T) {
+	first := stores.RedisCluster(t, 3)[0].Addr
+	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
+		key := feedtest.Unique()
+		return func() leaderelection.RaceDecider {
+			c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{first}, MaxRetries: -1, ContextTimeoutEnabled: true})
+			t.Cleanup(func() { _ = c.Close() })
+			return redis.NewDecider(c, key, nil)
+		}
+	}, nil)
+}
+
+// What an operator sees.
+func TestWhatIsWritten(t *testing.T) {
+	c := client(t, stores.Redis(t).Addr)
+	d := redis.NewDecider(c, "k", nil)
+	token := feedtest.Write(t, d, 1, nil)
+	all, err := c.HGetAll(t.Context(), "k").Result()
+	if err != nil || len(all) != 2 || !strings.HasPrefix(all["record"], `{"leaderelection":1,"leader_id":"a",`) {
+		t.Errorf("HGETALL: %v, %v", all, err)
+	}
+	now, err := c.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if age := now.Sub(token.CommitTS()); age < 0 || age > 10*time.Second {
+		t.Errorf("CommitTS is %v before the server's time", age)
+	}
+	if read := feedtest.Read(t, d).Token.CommitTS(); !read.Equal(token.CommitTS()) {
+		t.Errorf("CommitTS is %v when written and %v when read", token.CommitTS(), read)
+	}
+}
+
+// A write takes away an expiry that somebody has set.
+func TestKeyNeverExpires(t *testing.T) {
+	c := client(t, stores.Redis(t).Addr)
+	d := redis.NewDecider(c, "k", nil)
+	token := feedtest.Write(t, d, 1, nil)
+	if err := c.Expire(t.Context(), "k", time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+	feedtest.Write(t, d, 2, token)
+	if left, err := c.TTL(t.Context(), "k").Result(); err != nil || left != -1 {
+		t.Errorf("TTL: %v, %v; want none", left, err)
+	}
+}
+
+// Whatever becomes of the key, a version that is gone does not come back.
+func TestOldVersionsStayVoid(t *testing.T) {
+	for name, hook := range map[string]goredis.Hook{"as it is": nil, "with a clock that stands": standing{}} {
+		t.Run(name, func(t *testing.T) {
+			c := client(t, stores.Redis(t).Addr)
+			if hook != nil {
+				c.AddHook(hook)
+			}
+			d := redis.NewDecider(c, "k", nil)
+			var old []leaderelection.LeaderToken
+			for i, remove := range []func() error{
+				func() error { return nil },
+				func() error { return c.Del(t.Context(), "k").Err() },
+				func() error { return c.FlushAll(t.Context()).Err() },
+				func() error { return c.Rename(t.Context(), "k", "elsewhere").Err() },
+			} {
+				number := uint64(i + 1)
+				old = append(old, feedtest.Write(t, d, number, feedtest.Read(t, d).Token))
+				if err := remove(); err != nil {
+					t.Fatal(err)
+				}
+				e := feedtest.Read(t, d)
+				if i > 0 && (!e.Vacant() || e.ElectionNumber != leaderelection.NoElections) {
+					t.Errorf("after the removal: %+v", e)
+				}
+				now := feedtest.Write(t, d, number, e.Token)
+				for _, token := range old {
+					if err := feedtest.WriteError(t, d, 99, token); !errors.Is(err, leaderelection.ErrLostRace) {
+						t.Errorf("with the token %v, where %v is stored: %v", token, now, err)
+					}
+				}
+				old = append(old, now)
+			}
+		})
+	}
+}
+
+// standing makes the server's time stand still for the scripts that pass.
+type standing struct{}
+
+func (standing) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+func (standing) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
+}
+
+func (standing) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, cmd goredis.Cmder) error {
+		if a := cmd.Args(); a[0] == "eval" {
+			a[1] = strings.ReplaceAll(a[1].(string), "redis.call('TIME')", "{'1700000000', '0'}")
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A refusal tells who stood in the way, which saves the loser a read.
+func TestLostRaceHasTheCurrentRecord(t *testing.T) {
+	c := client(t, stores.Redis(t).Addr)
+	d := redis.NewDecider(c, "k", nil)
+	first := feedtest.Write(t, d, 1, nil)
+	second := feedtest.Write(t, d, 2, first)
+	var lost *leaderelection.LostRaceError
+	for _, token := range []leaderelection.LeaderToken{nil, first} {
+		_, err := d.WriteEntry(t.Context(), feedtest.State(9, token))
+		if !errors.As(err, &lost) || lost.Current == nil || lost.Current.ElectionNumber != 2 || !strings.Contains(lost.Place, `"k"`) {
+			t.Errorf("with token %v: %v", token, err)
+		}
+	}
+	if err := c.Del(t.Context(), "k").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.WriteEntry(t.Context(), feedtest.State(9, second))
+	if !errors.As(err, &lost) || lost.Current == nil || lost.Current.ElectionNumber != 0 || lost.Current.Token == nil {
+		t.Errorf("after DEL: %v", err)
+	}
+	feedtest.Write(t, d, 3, lost.Current.Token)
+}
+
+// One request for a look, one for a write, whatever the server remembers of
+// scripts.
+func TestOneRequestEach(t *testing.T) {
+	server := stores.Redis(t)
+	c := client(t, server.Addr)
+	d := redis.NewDecider(c, "k", nil)
+	if err := c.Ping(t.Context()).Err(); err != nil { // connect
+		t.Fatal(err)
+	}
+	before := requests(t, server)
+	var token leaderelection.LeaderToken
+	for number := range uint64(10) {
+		token = feedtest.Write(t, d, number+1, token)
+		feedtest.Read(t, d)
+		if number == 5 {
+			server.Ask(t, "SCRIPT FLUSH")
+		}
+	}
+	if n := requests(t, server) - before; n != 20+1 {
+		t.Errorf("10 writes, 10 reads and a SCRIPT FLUSH were %d requests", n)
+	}
+}
+
+// The client obeys ctx at once, whatever it is doing, even if its own options
+// would have it wait.
+func TestCtxIsObeyed(t *testing.T) {
+	stores.Nightly(t, "it cuts connections and waits")
+	server := stores.Redis(t)
+	proxy := stores.NewRelay(t, server.Addr)
+	c := goredis.NewClient(&goredis.Options{Addr: proxy.Addr, ReadTimeout: 2 * time.Second}) // as most have it
+	defer c.Close()
+	d := redis.NewDecider(c, "k", nil)
+	token := feedtest.Write(t, d, 1, nil)
+	proxy.Cut()
+	feedtest.TimesOut(t, 50*time.Millisecond, d, token, `"k"`)
+	proxy.Heal()
+}
+
+// Without a client every call says so.
+func TestNilClient(t *testing.T) {
+	feedtest.Permanent(t, feedtest.ReadError(t, redis.NewDecider(nil, "k", nil)), "the client is nil")
+}
+
+// Three candidates in processes of their own: one is killed, one stopped past its
+// term, one cut off. See proctest for what is checked.
+func TestProcesses(t *testing.T) {
+	addr := stores.Redis(t).Addr
+	proctest.Run(t, proctest.Options{Address: "redis://" + addr + "?key=election", Upstream: addr})
+}
+
+// Whatever befalls the leader's connection for a while, it keeps its leadership.
+func TestFaults(t *testing.T) {
+	stores.Nightly(t, "it cuts connections and waits")
+	addr := stores.Redis(t).Addr
+	proxy := stores.NewRelay(t, addr)
+	proctest.Faults(t, redis.NewDecider(client(t, proxy.Addr), "k", nil), redis.NewDecider(client(t, addr), "k", nil), proxy)
+}
+
+// The client that Open makes leaves a connection that has died without a word.
+func TestAbandonedConnection(t *testing.T) {
+	relay := stores.NewRelay(t, stores.Redis(t).Addr)
+	feedtest.Abandons(t, opened(t, "redis://"+relay.Addr+"?key=election"), relay.Swallow)
+}
+
+// However long writes hang, and however many calls are given up meanwhile, few connections of a
+// candidate are open at the server. As many calls as a term of 15 s has in ten minutes.
+func TestSessionsAreBounded(t *testing.T) {
+	const calls, most = 160, 4
+	server := stores.Redis(t)
+	d := opened(t, fmt.Sprintf("redis://%s?key=k", server.Addr))
+	token := feedtest.Write(t, d, 1, nil)
+	server.Ask(t, "CLIENT PAUSE 600000 WRITE")
+	failed := 0
+	for i := range calls {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		if _, err := d.WriteEntry(ctx, feedtest.State(2, token)); err != nil {
+			failed++
+		}
+		cancel()
+		if n := strings.Count(server.Ask(t, "CLIENT LIST"), "addr=127.") - 1; n > most { // less the one that asks
+			t.Fatalf("after %d calls %d connections are open", i+1, n)
+		}
+	}
+	if failed < calls {
+		t.Errorf("%d of %d writes failed: do they hang?", failed, calls)
+	}
+	server.Ask(t, "CLIENT UNPAUSE")
+	e := feedtest.Read(t, d)
+	feedtest.Write(t, d, uint64(e.ElectionNumber)+1, e.Token)
+}
+
+// inner are the commands that scripts call, and the one by which this is asked:
+// the server counts them, and they are no requests.
+const inner = " hmget hget exists time hset persist publish info "
+
+// requests is how many requests the server has had.
+func requests(t testing.TB, server *stores.RedisServer) (n int) {
+	t.Helper()
+	for line := range strings.Lines(server.Ask(t, "INFO commandstats")) {
+		name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
+		var calls int
+		if _, err := fmt.Sscanf(rest, "calls=%d", &calls); err == nil && !strings.Contains(inner, " "+name+" ") {
+			n += calls
+		}
+	}
+	return n
 }
