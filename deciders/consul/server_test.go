@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/consul"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
@@ -21,6 +23,11 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
+
+func TestMain(m *testing.M) {
+	proctest.Main(consul.Open)
+	goleak.VerifyTestMain(m)
+}
 
 // opened returns the election at an address, closed at the end of the test.
 func opened(t testing.TB, address string) *consul.Decider {
@@ -371,4 +378,12 @@ func serveTLS(t *testing.T, a *feedtest.Authority, addr string) *httptest.Server
 	server.StartTLS()
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close(); tr.CloseIdleConnections() })
 	return server
+}
+
+// The client that Open makes leaves a connection that has died without a word.
+func TestAbandonedConnection(t *testing.T) {
+	server := httptest.NewServer(newImitation())
+	t.Cleanup(server.Close)
+	relay := stores.NewRelay(t, strings.TrimPrefix(server.URL, "http://"))
+	feedtest.Abandons(t, feedtest.Opened(t, consul.Open, "consul://"+relay.Addr+"/elections/web"), relay.Swallow)
 }
