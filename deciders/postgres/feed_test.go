@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/postgres"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 // On a way on which each answer takes 2 ms, so that what counts is how often a
@@ -26,7 +28,7 @@ func TestHandover(t *testing.T) {
 	stores.Nightly(t, "it cuts connections and waits")
 	proxy := stores.NewRelay(t, stores.Postgres(t).Addr)
 	proxy.Delay(2 * time.Millisecond)
-	feedtest.Handover(t, elections(proxy.Addr))
+	feedtest.Handover(t, pg.Elections(proxy.Addr))
 }
 
 // A statement is a request, be it LISTEN or whatever.
@@ -36,82 +38,20 @@ func TestIdle(t *testing.T) {
 	server := stores.Postgres(t, "shared_preload_libraries=pg_stat_statements")
 	p := pool(t, server.Addr)
 	exec(t, p, "CREATE EXTENSION pg_stat_statements")
-	feedtest.Idle(t, elections(server.Addr), func() (n int) {
-		const query = "SELECT coalesce(sum(calls), 0)::int FROM pg_stat_statements WHERE query NOT LIKE '%pg_stat_statements%'"
-		if err := p.QueryRow(t.Context(), query).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
+	feedtest.Idle(t, pg.Elections(server.Addr), func() int {
+		return value[int](t, p, "SELECT coalesce(sum(calls), 0)::int FROM pg_stat_statements WHERE query NOT LIKE '%pg_stat_statements%'")
 	})
 }
 
-// killer ends all connections of a victim's.
-func killer(t *testing.T, p *pgxpool.Pool, victim string) func() {
-	return func() {
-		exec(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", victim)
-	}
-}
-
-// The observer's connection is cut, its connections killed by the server, the server
-// killed and started again.
 func TestNews(t *testing.T) {
-	stores.Nightly(t, "it cuts connections and waits")
-	t.Parallel()
-	server := stores.Postgres(t)
-	proxy := stores.NewRelay(t, server.Addr)
-	kill := killer(t, pool(t, server.Addr), "victim")
-	for name, c := range map[string]struct {
-		victim  string
-		trouble feedtest.Trouble
-	}{
-		"cut":           {proxy.Addr, feedtest.Trouble{Break: proxy.Refuse, Heal: proxy.Heal}},
-		"feed killed":   {server.Addr, feedtest.Trouble{Break: kill, Heal: kill}},
-		"server killed": {server.Addr, feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			election := feedtest.Unique()
-			writer := postgres.NewDecider(pool(t, server.Addr), "leaderelection", election, create)
-			feedtest.News(t, writer, postgres.NewDecider(pool(t, c.victim, "application_name=victim"), "leaderelection", election, create), c.trouble)
-		})
-	}
+	pg.News(t, func(addr string) {
+		exec(t, pool(t, addr), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
+	})
 }
 
-// The server is killed in the middle of a leadership, and started again.
-func TestOutage(t *testing.T) {
-	stores.Nightly(t, "it breaks the store and waits")
-	t.Parallel()
-	server := stores.Postgres(t)
-	feedtest.Outage(t, elections(server.Addr), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }})
-}
+func TestOutage(t *testing.T) { pg.Outage(t) }
 
-// A feed through which nothing comes any more ends, though its connection stands;
-// one that is merely quiet does not.
-func TestSilence(t *testing.T) {
-	stores.Nightly(t, "it cuts connections and waits")
-	t.Parallel()
-	const silence = time.Second
-	server := stores.Postgres(t)
-	proxy := stores.NewRelay(t, server.Addr)
-	d := postgres.NewDecider(pool(t, proxy.Addr), "leaderelection", "e", &postgres.Options{CreateTable: true, FeedSilence: silence})
-	feed := feedtest.Follow(t, d)
-	feedtest.Next(t, feed)
-	select {
-	case n := <-feed:
-		t.Fatalf("while nothing happens the feed yields %+v", n)
-	case <-time.After(3 * silence):
-	}
-	token := feedtest.Write(t, postgres.NewDecider(pool(t, server.Addr), "leaderelection", "e", nil), 1, nil)
-	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 || n.Token != token {
-		t.Fatalf("%+v", n)
-	}
-	hung := time.Now()
-	proxy.Cut()
-	feedtest.Passing(t, feedtest.Next(t, feed).Err, `"e"`, "the server does not answer")
-	if took := time.Since(hung); took > 10*silence {
-		t.Errorf("noticed after %v", took)
-	}
-	proxy.Heal()
-}
+func TestSilence(t *testing.T) { pg.Silence(t, "the server does not answer") }
 
 // A change that was not notified, since it was made by hand, is news after a silence.
 func TestUnnotifiedChange(t *testing.T) {
@@ -128,7 +68,7 @@ func TestUnnotifiedChange(t *testing.T) {
 
 // A record that is too long for a notification, or nearly so, is news all the same.
 func TestLongRecords(t *testing.T) {
-	d := postgres.NewDecider(pool(t, stores.Postgres(t).Addr), "leaderelection", "e", create)
+	d := decider(pool(t, stores.Postgres(t).Addr))
 	feed := feedtest.Follow(t, d)
 	token := feedtest.Next(t, feed).Token
 	for i, size := range []int{0, 5000, 5500, 5560, 5600, 5650, 5700, 5760, 5800, 5830, 5900, 6000, 7900, 100000} {
@@ -148,7 +88,7 @@ func TestLongRecords(t *testing.T) {
 // what was known.
 func TestRowMadeAgain(t *testing.T) {
 	p := pool(t, stores.Postgres(t).Addr)
-	d := postgres.NewDecider(p, "leaderelection", "e", create)
+	d := decider(p)
 	feed := feedtest.Follow(t, d)
 	old := feedtest.Write(t, d, 1, feedtest.Next(t, feed).Token)
 	feedtest.Next(t, feed)
@@ -172,14 +112,11 @@ func TestRowMadeAgain(t *testing.T) {
 func TestOthersOfTheDatabase(t *testing.T) {
 	server := stores.Postgres(t)
 	p := pool(t, server.Addr)
-	d := postgres.NewDecider(p, "leaderelection", "e", create)
+	d := decider(p)
 	feed := feedtest.Follow(t, d)
 	token := feedtest.Write(t, d, 1, feedtest.Next(t, feed).Token)
 	feedtest.Next(t, feed)
-	var known string
-	if err := p.QueryRow(t.Context(), `SELECT 'leaderelection_' || left(encode(sha256('public'::bytea || '\x00' || 'leaderelection'::bytea || '\x00' || 'e'::bytea), 'hex'), 32)`).Scan(&known); err != nil {
-		t.Fatal(err)
-	}
+	known := value[string](t, p, `SELECT 'leaderelection_' || left(encode(sha256('public'::bytea || '\x00' || 'leaderelection'::bytea || '\x00' || 'e'::bytea), 'hex'), 32)`)
 	exec(t, p, "CREATE ROLE stranger LOGIN")
 	stranger, err := pgxpool.New(t.Context(), fmt.Sprintf("postgres://stranger@%s/postgres?sslmode=disable", server.Addr))
 	if err != nil {
@@ -230,32 +167,25 @@ func TestOthersOfTheDatabase(t *testing.T) {
 func TestFeedConnectsAsThePoolDoes(t *testing.T) {
 	server := stores.Postgres(t)
 	exec(t, pool(t, server.Addr), `CREATE ROLE app LOGIN; GRANT CREATE ON SCHEMA public TO app; CREATE SCHEMA AUTHORIZATION app`, pgx.QueryExecModeSimpleProtocol)
-	config, err := pgxpool.ParseConfig("postgres://nobody@" + server.Addr + "/postgres?sslmode=disable&pool_max_conns=1")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var fails atomic.Bool
 	failure := errors.New("no token to be had")
-	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
-		c.User = "app"
-		if fails.Load() {
-			return failure
+	p := adjusted(t, server.Addr, "pool_max_conns=1", func(config *pgxpool.Config) {
+		config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+			c.User = "app"
+			if fails.Load() {
+				return failure
+			}
+			return nil
 		}
-		return nil
-	}
-	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, "SET search_path = app")
-		if fails.Load() {
-			return failure
+		config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.Exec(ctx, "SET search_path = app")
+			if fails.Load() {
+				return failure
+			}
+			return err
 		}
-		return err
-	}
-	p, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	d := postgres.NewDecider(p, "leaderelection", "e", create)
+	})
+	d := decider(p)
 	t.Run("works", func(t *testing.T) {
 		feeds := []<-chan feedtest.Item{feedtest.Follow(t, d), feedtest.Follow(t, d)} // beside the pool, which has one connection
 		for _, feed := range feeds {
@@ -280,11 +210,8 @@ func TestSharedConnection(t *testing.T) {
 	const elections, most = 50, 4
 	server := stores.Postgres(t)
 	watch := pool(t, server.Addr)
-	connections := func() (n int) {
-		if err := watch.QueryRow(t.Context(), "SELECT count(*)::int FROM pg_stat_activity WHERE application_name = 'process'").Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
+	connections := func() int {
+		return value[int](t, watch, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'process'")
 	}
 	p := pool(t, server.Addr, "application_name=process") // of 4
 	exec(t, watch, postgres.Schema("leaderelection"))
@@ -322,7 +249,7 @@ func TestSharedConnection(t *testing.T) {
 // A feed that is behind reads instead, and the others do not wait for it.
 func TestSlowFollower(t *testing.T) {
 	p := pool(t, stores.Postgres(t).Addr)
-	d := postgres.NewDecider(p, "leaderelection", "e", create)
+	d := decider(p)
 	quick := feedtest.Follow(t, d)
 	token := feedtest.Next(t, quick).Token
 	const states = 100
@@ -367,22 +294,29 @@ func TestNoWayToListen(t *testing.T) {
 		"no pool":  postgres.NewDecider(struct{ postgres.DB }{p}, "leaderelection", "e", create),
 		"NoListen": postgres.NewDecider(p, "leaderelection", "e", &postgres.Options{CreateTable: true, NoListen: true}),
 	} {
-		feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		for e, err := range d.Changes(ctx) {
-			t.Errorf("%s: the feed yields %+v, %v", name, e, err)
-		}
-		if ctx.Err() == nil {
-			t.Errorf("%s: the feed ended by itself", name)
-		}
-		cancel()
+		t.Run(name, func(t *testing.T) {
+			feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
+			stillFeed(t, d, 300*time.Millisecond)
+		})
+	}
+}
+
+// stillFeed fails the test if a feed yields something, or ends by itself.
+func stillFeed(t *testing.T, d *postgres.Decider, during time.Duration) {
+	t.Helper()
+	ctx := storetest.Within(t, during)
+	for e, err := range d.Changes(ctx) {
+		t.Errorf("the feed yields %+v, %v", e, err)
+	}
+	if ctx.Err() == nil {
+		t.Error("the feed has ended of its own accord")
 	}
 }
 
 // A table that is dropped is made again, if it may be, and else reported.
 func TestTableDropped(t *testing.T) {
 	p := pool(t, stores.Postgres(t).Addr)
-	maker, other := postgres.NewDecider(p, "leaderelection", "e", create), postgres.NewDecider(p, "leaderelection", "e", nil)
+	maker, other := decider(p), postgres.NewDecider(p, "leaderelection", "e", nil)
 	token := feedtest.Write(t, maker, 1, nil)
 	feedtest.Read(t, other)
 	exec(t, p, "DROP TABLE leaderelection")
@@ -420,26 +354,19 @@ func TestDeafFeed(t *testing.T) {
 	stores.Nightly(t, "it starts a standby")
 	t.Parallel()
 	server := stores.Postgres(t)
-	d := postgres.NewDecider(pool(t, server.Addr), "leaderelection", "e", create)
+	d := decider(pool(t, server.Addr))
 	feedtest.Write(t, d, 1, nil)
 	standby := stores.PostgresStandby(t, server)
 	for name, addr := range map[string]string{"pooler": stores.PgBouncer(t, server, 3).Addr, "LISTEN during recovery": standby.Addr} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := opened(t, "postgres://postgres@"+addr+"/postgres?sslmode=disable&election=e")
+			d := opened(t, addr, "")
 			feed := feedtest.Follow(t, d)
 			feedtest.Passing(t, feedtest.Next(t, feed).Err, name, "listen_url", "listen=false")
 			if n, more := <-feed; more {
 				t.Errorf("after its error the feed yields %+v", n)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			defer cancel()
-			for e, err := range d.Changes(ctx) {
-				t.Errorf("the second feed yields %+v, %v", e, err)
-			}
-			if ctx.Err() == nil {
-				t.Error("the second feed has ended of its own accord")
-			}
+			stillFeed(t, d, 3*time.Second)
 		})
 	}
 }
@@ -455,12 +382,12 @@ func TestElectionBehindAPooler(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			address := "postgres://postgres@" + bouncer.Addr + "/postgres?sslmode=disable&create=true&election=" + strings.ReplaceAll(name, " ", "+") + more
+			address := pg.At(bouncer.Addr, url.QueryEscape(name)) + more
 			elected := make(chan string, 2)
 			run := func(id string) (leave func()) {
 				ctx, cancel := context.WithCancel(t.Context())
 				c, err := leaderelection.Config{
-					Decider: opened(t, address), LeaderID: id, TermLength: 2 * time.Second,
+					Decider: pg.Opened(t, address), LeaderID: id, TermLength: 2 * time.Second,
 					OnElected: func(context.Context, *leaderelection.TimeView) { elected <- id },
 				}.Start(ctx)
 				if err != nil {

@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/postgres"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 // pair is a primary whose commits wait for a standby, which can be cut off.
@@ -52,13 +52,6 @@ func (pr *pair) inSync(t *testing.T) {
 		err := p.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming')").Scan(&ok)
 		return err == nil && ok
 	})
-}
-
-// within is a ctx for a store call.
-func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // A write whose wait for the standby ended early is in the row for all to see, and on
@@ -105,16 +98,7 @@ func unreplicated(t *testing.T, options string) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config, err := pgxpool.ParseConfig("postgres://postgres@" + pr.primary.Addr + "/postgres?sslmode=disable&application_name=candidate&" + options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.adjust(config)
-			p, err := pgxpool.NewWithConfig(t.Context(), config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer p.Close()
+			p := adjusted(t, pr.primary.Addr, "application_name=candidate&"+options, c.adjust)
 			election := feedtest.Unique()
 			d := postgres.NewDecider(p, "leaderelection", election, create)
 			token := feedtest.Write(t, d, 1, nil)
@@ -125,7 +109,7 @@ func unreplicated(t *testing.T, options string) {
 					c.end()
 				}
 			}()
-			_, err = d.WriteEntry(within(t, c.timeout), feedtest.State(2, token))
+			_, err := d.WriteEntry(storetest.Within(t, c.timeout), feedtest.State(2, token))
 			feedtest.Passing(t, err, election)
 			other := postgres.NewDecider(observer, "leaderelection", election, nil)
 			var seen *leaderelection.RaceEntry
@@ -135,7 +119,7 @@ func unreplicated(t *testing.T, options string) {
 			})
 			unconfirmed := func(when string) {
 				t.Helper()
-				e, err := d.ReadCurrent(within(t, time.Second))
+				e, err := d.ReadCurrent(storetest.Within(t, time.Second))
 				if err == nil {
 					t.Errorf("%s: the standby lacks it, and it is read back: %+v", when, e)
 				}
@@ -143,18 +127,18 @@ func unreplicated(t *testing.T, options string) {
 			}
 			unconfirmed("after the write")
 			if name == "ctx ended" && options == "" { // it says what it waits for, within the time that the campaign has
-				_, err := d.ReadCurrent(within(t, time.Minute))
+				_, err := d.ReadCurrent(storetest.Within(t, time.Minute))
 				feedtest.Passing(t, err, "waits for a synchronous standby", `synchronous_standby_names is "*"`)
 			}
 			// A loser's answer must not tell of it either.
-			if _, err := d.WriteEntry(within(t, time.Second), feedtest.State(2, token)); err == nil {
+			if _, err := d.WriteEntry(storetest.Within(t, time.Second), feedtest.State(2, token)); err == nil {
 				t.Error("a stale write is taken")
 			} else if lost := new(leaderelection.LostRaceError); errors.As(err, &lost) && lost.Current != nil {
 				t.Errorf("a lost race tells of %+v", lost.Current)
 			}
 			// An operator's request to hand over carries the record on.
 			seen.Successor, seen.Extension = leaderelection.AnySuccessor, seen.Extension+1
-			if _, err := other.WriteEntry(within(t, time.Second), seen); err == nil {
+			if _, err := other.WriteEntry(storetest.Within(t, time.Second), seen); err == nil {
 				t.Error("a write is taken that the standby lacks")
 			}
 			unconfirmed("after another's write on top")
@@ -173,13 +157,9 @@ func TestUnheard(t *testing.T) {
 	stores.Nightly(t, "it starts a standby")
 	t.Parallel()
 	server := stores.Postgres(t)
-	unprepared, err := pgxpool.New(t.Context(), "postgres://postgres@"+server.Addr+"/postgres?sslmode=disable")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unprepared.Close()
+	unprepared := adjusted(t, server.Addr, "", func(*pgxpool.Config) {})
 	p := pool(t, server.Addr)
-	prepared := postgres.NewDecider(p, "leaderelection", "e", create)
+	prepared := decider(p)
 	before := postgres.NewDecider(unprepared, "leaderelection", "e", create)
 	token := feedtest.Write(t, before, 1, nil) // nothing waits, so there is nothing to hear
 	(&pair{primary: server, standby: stores.PostgresStandby(t, server)}).sync(t, p)
@@ -187,15 +167,15 @@ func TestUnheard(t *testing.T) {
 		"a pool":         postgres.NewDecider(unprepared, "leaderelection", "e", nil),
 		"no connections": postgres.NewDecider(alone{p}, "leaderelection", "e", nil),
 	} {
-		_, err := d.WriteEntry(within(t, 20*time.Second), feedtest.State(2, token))
+		_, err := d.WriteEntry(storetest.Within(t, 20*time.Second), feedtest.State(2, token))
 		feedtest.Permanent(t, err, "postgres.Prepare", "synchronous_standby_names")
 		if e := feedtest.Read(t, prepared); e.ElectionNumber != 1 {
 			t.Errorf("%s: it has written %+v", name, e)
 		}
 	}
-	_, err = before.WriteEntry(within(t, 20*time.Second), feedtest.State(2, token))
+	_, err := before.WriteEntry(storetest.Within(t, 20*time.Second), feedtest.State(2, token))
 	feedtest.Permanent(t, err, "postgres.Prepare")
-	if e, err := before.ReadCurrent(within(t, 20*time.Second)); err == nil {
+	if e, err := before.ReadCurrent(storetest.Within(t, 20*time.Second)); err == nil {
 		t.Errorf("it reads back what it cannot prove: %+v", e)
 	}
 	feedtest.Write(t, prepared, 3, feedtest.Read(t, prepared).Token)
@@ -219,7 +199,7 @@ func TestCommitLevels(t *testing.T) {
 	}
 	pr.between.Refuse()
 	for _, level := range levels {
-		if _, err := decider(level).WriteEntry(within(t, 300*time.Millisecond), feedtest.State(2, tokens[level])); err == nil {
+		if _, err := decider(level).WriteEntry(storetest.Within(t, 300*time.Millisecond), feedtest.State(2, tokens[level])); err == nil {
 			t.Errorf("with synchronous_commit=%s a write is answered that the standby lacks", level)
 		}
 	}
@@ -233,7 +213,7 @@ func TestFailOverToStandby(t *testing.T) {
 	const term, skew = 4 * time.Second, 200 * time.Millisecond
 	pr := newPair(t)
 	start := func(id, addr string) (*leaderelection.Campaign, <-chan struct{}) {
-		return feedtest.Campaign(t, opened(t, fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&create=true&listen=false&election=e", addr)), id, term, skew)
+		return feedtest.Campaign(t, opened(t, addr, "&listen=false"), id, term, skew)
 	}
 	old, elected := start("old", pr.primary.Addr)
 	<-elected
@@ -262,7 +242,7 @@ func TestAsynchronousCommit(t *testing.T) {
 	server := stores.Postgres(t, "synchronous_commit=off", "wal_writer_delay=10s", "wal_writer_flush_after=0", "autovacuum=off")
 	p := pool(t, server.Addr)
 	exec(t, p, "CREATE TABLE other (n int)")
-	d := postgres.NewDecider(p, "leaderelection", "e", create)
+	d := decider(p)
 	token := feedtest.Write(t, d, 1, nil)
 	forgotten := 0
 	for number := uint64(2); number < 5; number++ {
@@ -270,12 +250,8 @@ func TestAsynchronousCommit(t *testing.T) {
 		exec(t, p, "INSERT INTO other VALUES ($1)", number)
 		server.Stop() // as a crash does
 		server.Start(t)
-		var kept int
 		again := pool(t, server.Addr)
-		if err := again.QueryRow(t.Context(), "SELECT count(*) FROM other WHERE n = $1", number).Scan(&kept); err != nil {
-			t.Fatal(err)
-		}
-		if kept == 0 {
+		if value[int](t, again, "SELECT count(*) FROM other WHERE n = $1", number) == 0 {
 			forgotten++
 		}
 		d = postgres.NewDecider(again, "leaderelection", "e", nil)
@@ -297,7 +273,7 @@ func TestDurability(t *testing.T) {
 	p := pool(t, server.Addr)
 	warns := func(p *pgxpool.Pool, words ...string) {
 		t.Helper()
-		feedtest.Examines(t, postgres.NewDecider(p, "leaderelection", "e", create), words...)
+		feedtest.Examines(t, decider(p), words...)
 	}
 	set := func(setting, value string) {
 		t.Helper()
@@ -328,7 +304,7 @@ func TestDurability(t *testing.T) {
 	warns(p)
 	// Who names several hosts means the primary.
 	set("synchronous_standby_names", "")
-	both := opened(t, "postgres://postgres@"+standby.Addr+","+server.Addr+"/postgres?sslmode=disable&election=e")
+	both := opened(t, standby.Addr+","+server.Addr, "")
 	feedtest.Write(t, both, 1, nil)
 	if s := both.String(); !strings.Contains(s, standby.Addr+","+server.Addr) {
 		t.Error(s)
@@ -367,7 +343,7 @@ func TestServerHangsWhileItIsAsked(t *testing.T) {
 	stores.Nightly(t, "it waits for the server or the client to give up")
 	t.Parallel()
 	p := pool(t, stores.Postgres(t).Addr)
-	writer := postgres.NewDecider(p, "leaderelection", "e", create)
+	writer := decider(p)
 	token := feedtest.Write(t, writer, 1, nil)
 	for name, c := range map[string]struct {
 		hang func(*hanging)
@@ -433,21 +409,35 @@ func TestDoubtAndLaggingReads(t *testing.T) {
 	s := &split{Pool: p}
 	d, writer := postgres.NewDecider(s, "leaderelection", "e", create), postgres.NewDecider(p, "leaderelection", "e", nil)
 	token := feedtest.Write(t, writer, 2, feedtest.Write(t, d, 1, nil))
-	if _, err := p.Exec(t.Context(), "CREATE TABLE replica AS SELECT * FROM leaderelection"); err != nil {
-		t.Fatal(err)
-	}
+	exec(t, p, "CREATE TABLE replica AS SELECT * FROM leaderelection")
 	token = feedtest.Write(t, writer, 3, token)
 	s.loses.Store(true)
 	feedtest.Passing(t, feedtest.WriteError(t, d, 4, token), "the connection broke")
 	s.loses.Store(false)
 	s.lags.Store(true)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	_, err := d.ReadCurrent(ctx)
+	_, err := d.ReadCurrent(storetest.Within(t, 30*time.Second))
 	feedtest.Passing(t, err, "replica", "primary")
 	if n := s.reads.Load(); n > 4 {
 		t.Errorf("it was read %d times", n)
 	}
 	s.lags.Store(false)
 	feedtest.Reads(t, d, 3)
+}
+
+// A record that may not be on the standbys stays in doubt with a new client.
+func TestInherit(t *testing.T) {
+	p := pool(t, stores.Postgres(t).Addr)
+	s := &split{Pool: p}
+	first, writer := decider(s), decider(p)
+	token := feedtest.Write(t, writer, 2, feedtest.Write(t, first, 1, nil))
+	exec(t, p, "CREATE TABLE replica AS SELECT * FROM leaderelection")
+	feedtest.Write(t, writer, 3, token)
+	s.loses.Store(true)
+	feedtest.Passing(t, feedtest.WriteError(t, first, 4, token), "the connection broke")
+	s.loses.Store(false)
+	s.lags.Store(true)
+	second := decider(s)
+	feedtest.Reads(t, second, 2) // as any other's record
+	second.Inherit(first)
+	feedtest.Passing(t, feedtest.ReadError(t, second), "replica", "primary")
 }
