@@ -23,6 +23,7 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 func TestMain(m *testing.M) {
@@ -56,15 +57,17 @@ var journals = []string{"wal", "delete", "truncate"}
 func database(t testing.TB, journal string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "app ?.db")
-	exec(t, pool(t, path), "PRAGMA journal_mode = "+journal)
+	storetest.Exec(t, pool(t, path), "PRAGMA journal_mode = "+journal)
 	return path
 }
 
-func exec(t testing.TB, db *sql.DB, query string, args ...any) {
-	t.Helper()
-	if _, err := db.ExecContext(t.Context(), query, args...); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
+// decider returns an election in the usual table, and maker one that makes the table if it is missing.
+func decider(db *sql.DB, election string) *lesql.Decider {
+	return lesql.NewDecider(db, sqlite.Dialect(), "leaderelection", election, nil)
+}
+
+func maker(db *sql.DB) *lesql.Decider {
+	return lesql.NewDecider(db, sqlite.Dialect(), "leaderelection", "e", create)
 }
 
 func TestConformance(t *testing.T) {
@@ -76,7 +79,7 @@ func TestConformance(t *testing.T) {
 			decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
 				path := database(t, journal)
 				return func() leaderelection.RaceDecider {
-					return lesql.NewDecider(pool(t, path), sqlite.Dialect(), "leaderelection", "e", create)
+					return maker(pool(t, path))
 				}
 			}, nil)
 		})
@@ -155,7 +158,7 @@ func TestWithoutLocks(t *testing.T) {
 	for _, journal := range journals[:2] {
 		t.Run(journal, func(t *testing.T) {
 			path := database(t, journal)
-			d := lesql.NewDecider(pool(t, path), sqlite.Dialect(), "leaderelection", "e", create)
+			d := maker(pool(t, path))
 			feedtest.Write(t, d, 1, nil)
 			var in []io.Writer
 			var out []*bufio.Scanner
@@ -199,9 +202,8 @@ func TestWithoutLocks(t *testing.T) {
 					t.Errorf("race %d has %d winners", round, n)
 				}
 			}
-			var sound string
-			if err := pool(t, path).QueryRow("PRAGMA integrity_check").Scan(&sound); err != nil || sound != "ok" {
-				t.Errorf("the database: %s, %v", sound, err)
+			if sound := storetest.Value[string](t, pool(t, path), "PRAGMA integrity_check"); sound != "ok" {
+				t.Errorf("the database: %s", sound)
 			}
 		})
 	}
@@ -212,9 +214,9 @@ func TestWithoutLocks(t *testing.T) {
 func TestForeignDescriptors(t *testing.T) {
 	for _, journal := range journals[:2] {
 		path := database(t, journal)
-		d := lesql.NewDecider(pool(t, path), sqlite.Dialect(), "leaderelection", "e", create)
+		d := maker(pool(t, path))
 		token := feedtest.Write(t, d, 1, nil)
-		token = feedtest.Write(t, lesql.NewDecider(pool(t, path), sqlite.Dialect(), "leaderelection", "e", nil), 2, token)
+		token = feedtest.Write(t, decider(pool(t, path), "e"), 2, token)
 		token = feedtest.Write(t, d, 3, token)
 		for _, end := range []string{"", "-wal", "-shm"} {
 			f, err := os.Open(path + end)
@@ -228,7 +230,7 @@ func TestForeignDescriptors(t *testing.T) {
 			_ = f.Close()
 		}
 		// Its close has dropped our locks; new connections have their own.
-		d = lesql.NewDecider(pool(t, path), sqlite.Dialect(), "leaderelection", "e", nil)
+		d = decider(pool(t, path), "e")
 		feedtest.Write(t, d, 4, feedtest.Read(t, d).Token)
 	}
 }
@@ -238,13 +240,13 @@ func TestForeignDescriptors(t *testing.T) {
 func TestLogRemoved(t *testing.T) {
 	for _, end := range []string{"-wal", "-shm"} {
 		path := database(t, "wal")
-		d := lesql.NewDecider(pool(t, path), sqlite.Dialect(), "leaderelection", "e", create)
+		d := maker(pool(t, path))
 		token := feedtest.Write(t, d, 1, nil)
-		exec(t, pool(t, path), "PRAGMA wal_checkpoint(TRUNCATE)")
+		storetest.Exec(t, pool(t, path), "PRAGMA wal_checkpoint(TRUNCATE)")
 		if err := os.Remove(path + end); err != nil {
 			t.Fatal(err)
 		}
-		other := lesql.NewDecider(pool(t, path), sqlite.Dialect(), "leaderelection", "e", nil)
+		other := decider(pool(t, path), "e")
 		_, _ = other.ReadCurrent(t.Context())
 		if _, err := d.WriteEntry(t.Context(), feedtest.State(2, token)); err == nil {
 			if e := feedtest.Read(t, other); e.ElectionNumber != 2 {
