@@ -1,7 +1,6 @@
 package redis_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,75 +12,29 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/redis"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 func TestHandover(t *testing.T) {
-	feedtest.Handover(t, elections(stores.Redis(t).Addr, nil))
+	feedtest.Handover(t, rd.Elections(stores.Redis(t).Addr))
 }
 
 func TestIdle(t *testing.T) {
 	server := stores.Redis(t)
-	feedtest.Idle(t, elections(server.Addr, nil), func() int { return requests(t, server) })
+	feedtest.Idle(t, rd.Elections(server.Addr), func() int { return requests(t, server) })
 }
 
-// The observer's connection is cut, its subscription killed by the server, the
-// server killed and started again.
 func TestNews(t *testing.T) {
-	stores.Nightly(t, "it cuts connections and waits")
-	server := stores.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
-	proxy := stores.NewRelay(t, server.Addr)
-	for name, c := range map[string]struct {
-		victim  string
-		trouble feedtest.Trouble
-	}{
-		"cut": {proxy.Addr, feedtest.Trouble{Break: proxy.Refuse, Heal: proxy.Heal}},
-		"feed killed": {server.Addr, feedtest.Trouble{
-			Break: func() { server.Ask(t, "CLIENT KILL TYPE pubsub") }, Heal: func() { server.Ask(t, "CLIENT KILL TYPE pubsub") }}},
-		"server killed": {server.Addr, feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			key := feedtest.Unique()
-			feedtest.News(t, redis.NewDecider(client(t, server.Addr), key, nil), redis.NewDecider(client(t, c.victim), key, nil), c.trouble)
-		})
-	}
-}
-
-// The server is killed, and started again with what it had on disk.
-func TestOutage(t *testing.T) {
-	server := stores.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
-	feedtest.Outage(t, elections(server.Addr, nil), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }})
-}
-
-// A feed through which nothing comes any more ends, though its connection stands;
-// one that is merely quiet does not.
-func TestSilence(t *testing.T) {
-	stores.Nightly(t, "it cuts connections and waits")
-	const silence = time.Second
-	server := stores.Redis(t)
-	proxy := stores.NewRelay(t, server.Addr)
-	d := redis.NewDecider(client(t, proxy.Addr), "k", &redis.Options{FeedSilence: silence})
-	feed := feedtest.Follow(t, d)
-	feedtest.Next(t, feed)
-	pings := func() int { return strings.Count(server.Ask(t, "INFO commandstats"), "cmdstat_ping") }
-	for began := time.Now(); time.Since(began) < 3*silence || pings() == 0; {
-		select {
-		case n := <-feed:
-			t.Fatalf("while nothing happens the feed yields %+v", n)
-		case <-time.After(silence):
+	rd.News(t, func(addr string) {
+		if _, err := stores.AskRedis(t.Context(), addr, "CLIENT KILL TYPE pubsub"); err != nil {
+			t.Error(err)
 		}
-	}
-	token := feedtest.Write(t, redis.NewDecider(client(t, server.Addr), "k", nil), 1, nil)
-	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 || n.Token != token {
-		t.Fatalf("%+v", n)
-	}
-	hung := time.Now()
-	proxy.Cut()
-	feedtest.Passing(t, feedtest.Next(t, feed).Err, `"k"`, "PING")
-	if took := time.Since(hung); took > 10*silence {
-		t.Errorf("noticed after %v", took)
-	}
-	proxy.Heal()
+	})
 }
+
+func TestOutage(t *testing.T) { rd.Outage(t) }
+
+func TestSilence(t *testing.T) { rd.Silence(t, "PING") }
 
 // What others publish on the channel is at most a reason to look.
 func TestForeignMessages(t *testing.T) {
@@ -121,20 +74,9 @@ func TestDatabasesShareChannels(t *testing.T) {
 // subscribers waits until so many connections subscribe.
 func subscribers(t *testing.T, server *stores.RedisServer, want int) {
 	t.Helper()
-	timeout := time.After(10 * time.Second)
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for {
-		n := strings.Count(server.Ask(t, "CLIENT LIST TYPE pubsub"), "id=")
-		if n == want {
-			return
-		}
-		select {
-		case <-again.C: // the server notices an end when it pleases
-		case <-timeout:
-			t.Fatalf("%d connections subscribe, want %d", n, want)
-		}
-	}
+	feedtest.Eventually(t, fmt.Sprint(want, " connections subscribe"), func() bool { // the server notices an end when it pleases
+		return strings.Count(server.Ask(t, "CLIENT LIST TYPE pubsub"), "id=") == want
+	})
 }
 
 // The feeds of many elections have one connection, on which they are apart; it
@@ -212,9 +154,7 @@ func TestFeedThatIsSlow(t *testing.T) {
 	d := redis.NewDecider(c, "k", nil)
 	var token leaderelection.LeaderToken
 	const last = 500
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for e, err := range d.Changes(ctx) {
+	for e, err := range d.Changes(storetest.Within(t, 30*time.Second)) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/redis"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 // What is at the key and no record of ours is reported, and left alone.
@@ -259,54 +260,26 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// Certificates that are renewed are taken up by the next connection, also those of
-// an authority that takes the place of another.
+// Authority, certificate and key are replaced, and with them the server's.
 func TestRenewedCertificates(t *testing.T) {
-	old, renewed := feedtest.NewAuthority(t, "server", "client"), feedtest.NewAuthority(t, "server", "client")
-	dir := t.TempDir()
-	install := func(from *feedtest.Authority) {
-		for _, name := range []string{"ca.pem", "client.pem", "client.key"} {
-			data, err := os.ReadFile(from.Path(name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	a := feedtest.NewAuthority(t, "server", "client")
 	port := stores.FreePort(t)
-	server := stores.Redis(t, "--tls-port", fmt.Sprint(port), "--tls-cert-file", old.Path("server.pem"), "--tls-key-file", old.Path("server.key"),
-		"--tls-ca-cert-file", old.Path("ca.pem"), "--tls-auth-clients", "yes")
-	install(old)
-	d := opened(t, fmt.Sprintf("rediss://127.0.0.1:%d?key=k&tls_ca=%s/ca.pem&tls_cert=%s/client.pem&tls_key=%s/client.key", port, dir, dir, dir))
+	server := stores.Redis(t, "--tls-port", fmt.Sprint(port), "--tls-cert-file", a.Path("server.pem"), "--tls-key-file", a.Path("server.key"),
+		"--tls-ca-cert-file", a.Path("ca.pem"), "--tls-auth-clients", "yes")
+	d := opened(t, fmt.Sprintf("rediss://127.0.0.1:%d?key=k&tls_ca=%s&tls_cert=%s&tls_key=%s", port, a.Path("ca.pem"), a.Path("client.pem"), a.Path("client.key")))
 	token := feedtest.Write(t, d, 1, nil)
 	feed := feedtest.Follow(t, d)
 	feedtest.Next(t, feed)
-
-	for option, name := range map[string]string{"cert-file": "server.pem", "key-file": "server.key", "ca-cert-file": "ca.pem"} {
-		data, err := os.ReadFile(renewed.Path(name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(old.Path(name), data, 0o600); err != nil { // what the server was given
-			t.Fatal(option, err)
-		}
-	}
-	server.Ask(t, "CONFIG SET tls-cert-file "+old.Path("server.pem")) // it reads them all again
+	a.Renew()
+	server.Ask(t, "CONFIG SET tls-cert-file "+a.Path("server.pem")) // it reads them all again
 	server.Ask(t, "CLIENT KILL TYPE normal SKIPME yes")
 	server.Ask(t, "CLIENT KILL TYPE pubsub")
 	feedtest.Next(t, feed) // its end
-	_, err := d.ReadCurrent(t.Context())
-	for err != nil && !errors.Is(err, leaderelection.ErrPermanent) { // the connections that the pool still had
-		_, err = d.ReadCurrent(t.Context())
+	for range 10 {         // the connections that the pool still had
+		_, _ = d.ReadCurrent(t.Context())
 	}
-	feedtest.Permanent(t, err, "certificate")
-	install(renewed)
 	feedtest.Write(t, d, 2, token)
-	if n := feedtest.Next(t, feedtest.Follow(t, d)); n.Err != nil || n.ElectionNumber != 2 {
-		t.Errorf("%+v", n)
-	}
+	feedtest.Number(t, feedtest.Follow(t, d), 2)
 }
 
 // documented are the words of the ACL command in the package's documentation, with
@@ -336,8 +309,7 @@ func grant(t *testing.T, server *stores.RedisServer, rights []string) {
 // work does all that a candidate or an observer does, and returns what is refused.
 func work(t *testing.T, server *stores.RedisServer, candidate bool, opts redis.Options) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
+	ctx := storetest.Within(t, 20*time.Second)
 	admin, c := client(t, server.Addr), goredis.NewClient(&goredis.Options{
 		Addr: server.Addr, Username: "candidate", Password: "secret", MaxRetries: -1, ContextTimeoutEnabled: true})
 	defer c.Close()

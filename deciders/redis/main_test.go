@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 func TestMain(m *testing.M) {
@@ -42,13 +44,14 @@ func client(t testing.TB, addr string) *goredis.Client {
 	return c
 }
 
-// elections returns what makes an election after the other at a server, each
-// handle with a client of its own.
-func elections(addr string, opts *redis.Options) func(t testing.TB) func() leaderelection.RaceDecider {
-	return func(t testing.TB) func() leaderelection.RaceDecider {
-		key := feedtest.Unique()
-		return func() leaderelection.RaceDecider { return redis.NewDecider(client(t, addr), key, opts) }
-	}
+// rd is Redis, for the tests that all stores have: a server that keeps what it confirms.
+var rd = storetest.Store[*redis.Decider]{
+	Open: redis.Open,
+	Start: func(t testing.TB) (string, storetest.Server) {
+		s := stores.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+		return s.Addr, s
+	},
+	Address: "redis://$addr?key=$election",
 }
 
 func open(ctx context.Context, address string) (*redis.Decider, error) {
@@ -58,7 +61,7 @@ func open(ctx context.Context, address string) (*redis.Decider, error) {
 // opened returns the election at an address, closed at the end of the test.
 func opened(t testing.TB, address string) *redis.Decider {
 	t.Helper()
-	return feedtest.Opened(t, redis.Open, address)
+	return rd.Opened(t, address)
 }
 
 func TestConformance(t *testing.T) {
@@ -66,16 +69,18 @@ func TestConformance(t *testing.T) {
 	o := decidertest.Options{Address: func(d leaderelection.RaceDecider) string {
 		var key string
 		_, _ = fmt.Sscanf(d.(*redis.Decider).String(), "redis key %q", &key)
-		return "redis://" + addr + "?key=" + key
+		return rd.At(addr, key)
 	}}
-	decidertest.Run(t, elections(addr, nil), &o)
+	decidertest.Run(t, rd.Elections(addr), &o)
 }
 
 // With an answer from a replica for each write.
 func TestConformanceWaitingForAReplica(t *testing.T) {
 	server := stores.Redis(t)
 	stores.RedisReplica(t, server)
-	decidertest.Run(t, elections(server.Addr, &redis.Options{WaitReplicas: 1, WaitTimeout: 2 * time.Second}), nil)
+	waiting := rd
+	waiting.Address += "&wait_replicas=1&wait_timeout=2s"
+	decidertest.Run(t, waiting.Elections(server.Addr), nil)
 }
 
 // Each key is on one of three masters, and the clients know of one of them only.
@@ -247,52 +252,19 @@ func TestNilClient(t *testing.T) {
 	feedtest.Permanent(t, feedtest.ReadError(t, redis.NewDecider(nil, "k", nil)), "the client is nil")
 }
 
-// Three candidates in processes of their own: one is killed, one stopped past its
-// term, one cut off. See proctest for what is checked.
-func TestProcesses(t *testing.T) {
-	addr := stores.Redis(t).Addr
-	proctest.Run(t, proctest.Options{Address: "redis://" + addr + "?key=election", Upstream: addr})
-}
+func TestProcesses(t *testing.T)           { rd.Processes(t) }
+func TestFaults(t *testing.T)              { rd.Faults(t) }
+func TestAbandonedConnection(t *testing.T) { rd.Abandons(t, "") }
 
-// Whatever befalls the leader's connection for a while, it keeps its leadership.
-func TestFaults(t *testing.T) {
-	stores.Nightly(t, "it cuts connections and waits")
-	addr := stores.Redis(t).Addr
-	proxy := stores.NewRelay(t, addr)
-	proctest.Faults(t, redis.NewDecider(client(t, proxy.Addr), "k", nil), redis.NewDecider(client(t, addr), "k", nil), proxy)
-}
-
-// The client that Open makes leaves a connection that has died without a word.
-func TestAbandonedConnection(t *testing.T) {
-	relay := stores.NewRelay(t, stores.Redis(t).Addr)
-	feedtest.Abandons(t, opened(t, "redis://"+relay.Addr+"?key=election"), relay.Swallow)
-}
-
-// However long writes hang, and however many calls are given up meanwhile, few connections of a
-// candidate are open at the server. As many calls as a term of 15 s has in ten minutes.
+// However long writes hang, few connections of a candidate are open at the server.
 func TestSessionsAreBounded(t *testing.T) {
-	const calls, most = 160, 4
 	server := stores.Redis(t)
-	d := opened(t, fmt.Sprintf("redis://%s?key=k", server.Addr))
-	token := feedtest.Write(t, d, 1, nil)
-	server.Ask(t, "CLIENT PAUSE 600000 WRITE")
-	failed := 0
-	for i := range calls {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if _, err := d.WriteEntry(ctx, feedtest.State(2, token)); err != nil {
-			failed++
-		}
-		cancel()
-		if n := strings.Count(server.Ask(t, "CLIENT LIST"), "addr=127.") - 1; n > most { // less the one that asks
-			t.Fatalf("after %d calls %d connections are open", i+1, n)
-		}
-	}
-	if failed < calls {
-		t.Errorf("%d of %d writes failed: do they hang?", failed, calls)
-	}
-	server.Ask(t, "CLIENT UNPAUSE")
-	e := feedtest.Read(t, d)
-	feedtest.Write(t, d, uint64(e.ElectionNumber)+1, e.Token)
+	storetest.Bounded(t, opened(t, rd.At(server.Addr, "k")), 4, func() func() {
+		server.Ask(t, "CLIENT PAUSE 600000 WRITE")
+		return func() { server.Ask(t, "CLIENT UNPAUSE") }
+	}, func() int {
+		return strings.Count(server.Ask(t, "CLIENT LIST"), "addr=127.") - 1 // less the one that asks
+	})
 }
 
 // inner are the commands that scripts call, and the one by which this is asked:
@@ -310,4 +282,14 @@ func requests(t testing.TB, server *stores.RedisServer) (n int) {
 		}
 	}
 	return n
+}
+
+// Of all processes that run this, one at a time does the job.
+func Example() {
+	client := goredis.NewClient(&goredis.Options{Addr: "localhost:6379", MaxRetries: -1, ContextTimeoutEnabled: true}) // of a server with appendfsync always
+	defer client.Close()
+	config := leaderelection.Config{Decider: redis.NewDecider(client, "election:nightly", nil), LeaderID: "web-1"}
+	log.Print(config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
 }

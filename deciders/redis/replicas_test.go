@@ -95,23 +95,27 @@ func TestWaitReplicasAfterTransfer(t *testing.T) {
 	}
 }
 
-func readWhenItWorks(t *testing.T, d *redis.Decider) *leaderelection.RaceEntry {
+func readWhenItWorks(t *testing.T, d *redis.Decider) (e *leaderelection.RaceEntry) {
 	t.Helper()
-	timeout := time.NewTimer(30 * time.Second)
-	defer timeout.Stop()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for {
-		e, err := d.ReadCurrent(t.Context())
-		if err == nil {
-			return e
-		}
-		select {
-		case <-again.C:
-		case <-timeout.C:
-			t.Fatal(err)
-		}
-	}
+	feedtest.Eventually(t, "it is read", func() (ok bool) {
+		var err error
+		e, err = d.ReadCurrent(t.Context())
+		return err == nil
+	})
+	return e
+}
+
+// A record that the replicas may not have stays in doubt with a new client, which uses nothing of the
+// old one's.
+func TestInherit(t *testing.T) {
+	addr, opts := stores.Redis(t).Addr, &redis.Options{WaitReplicas: 1, WaitTimeout: time.Millisecond}
+	old := client(t, addr)
+	first, second := redis.NewDecider(old, "k", opts), redis.NewDecider(client(t, addr), "k", opts)
+	feedtest.Passing(t, feedtest.WriteError(t, first, 1, nil), "0 of 1 replicas")
+	feedtest.Reads(t, second, 1) // as any other's record
+	second.Inherit(first)
+	_ = old.Close()
+	feedtest.Passing(t, feedtest.ReadError(t, second), "0 of 1 replicas")
 }
 
 // Without permission for WAIT it is not known whether replicas have a write.
