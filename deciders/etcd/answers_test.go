@@ -25,7 +25,7 @@ import (
 // lost race, nor an empty election.
 func TestAnswersThatSayNothing(t *testing.T) {
 	endpoint := stores.Etcd(t).Endpoint
-	d := etcd.NewDecider(client(t, endpoint), "k", nil)
+	d := decider(t, endpoint)
 	token := feedtest.Write(t, d, 1, nil)
 	for name, say := range map[string]func(txn *etcdserverpb.TxnResponse){
 		"nothing": func(*etcdserverpb.TxnResponse) {},
@@ -44,14 +44,14 @@ func TestAnswersThatSayNothing(t *testing.T) {
 			}
 			return nil
 		}
-		sink := etcd.NewDecider(clientOf(t, clientv3.Config{Endpoints: []string{endpoint}, DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(nothing)}}), "k", nil)
+		sink := intercepted(t, endpoint, "k", nothing)
 		t.Run(name, func(t *testing.T) {
 			e, err := sink.ReadCurrent(t.Context())
-			feedtest.Passing(t, err, "proxy", "reading", d.Place())
+			feedtest.Passing(t, err, "proxy", "reading", d.String())
 			if e != nil {
 				t.Errorf("ReadCurrent: %+v", e)
 			}
-			feedtest.Passing(t, feedtest.WriteError(t, sink, 2, token), "proxy", "writing", d.Place())
+			feedtest.Passing(t, feedtest.WriteError(t, sink, 2, token), "proxy", "writing", d.String())
 			feedtest.Passing(t, feedtest.Next(t, feedtest.Follow(t, sink)).Err, "proxy")
 		})
 	}
@@ -80,7 +80,7 @@ func (c *compacting) RecvMsg(m any) error {
 func TestCompactedForEver(t *testing.T) {
 	stores.Nightly(t, "it waits for the client to give up")
 	endpoint := stores.Etcd(t).Endpoint
-	feedtest.Write(t, etcd.NewDecider(client(t, endpoint), "k", nil), 1, nil)
+	feedtest.Write(t, decider(t, endpoint), 1, nil)
 	for _, revision := range []int64{1, math.MaxInt64} {
 		var watches atomic.Int64
 		refuse := func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -98,21 +98,18 @@ func TestCompactedForEver(t *testing.T) {
 	}
 }
 
-// faulty is a client to whose calls something happens.
-type faulty struct{ happens atomic.Pointer[happening] }
-
 // happening does a call, or not.
 type happening func(ctx context.Context, call func() error) error
 
-func (f *faulty) client(t testing.TB, endpoint string) *clientv3.Client {
-	between := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		call := func() error { return invoke(ctx, method, req, reply, cc, opts...) }
-		if h := f.happens.Load(); h != nil && method == "/etcdserverpb.KV/Txn" {
-			return (*h)(ctx, call)
-		}
-		return call()
+// faulty is a client to whose calls something happens.
+type faulty struct{ happens atomic.Pointer[happening] }
+
+func (f *faulty) between(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	call := func() error { return invoke(ctx, method, req, reply, cc, opts...) }
+	if h := f.happens.Load(); h != nil && method == "/etcdserverpb.KV/Txn" {
+		return (*h)(ctx, call)
 	}
-	return clientOf(t, clientv3.Config{Endpoints: []string{endpoint}, DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(between)}})
+	return call()
 }
 
 // A leader whose writes go wrong, each in the same way for a while, but not for as
@@ -152,7 +149,7 @@ func TestLeaderKeepsItsLeadership(t *testing.T) {
 			began := time.Now()
 			ctx, cancel := context.WithCancel(t.Context())
 			c, err := leaderelection.Config{
-				Decider: etcd.NewDecider(f.client(t, server.Endpoint), feedtest.Unique(), nil), LeaderID: "a", TermLength: 4 * time.Second, ClockPolicy: leaderelection.SharedClock,
+				Decider: intercepted(t, server.Endpoint, feedtest.Unique(), f.between), LeaderID: "a", TermLength: 4 * time.Second, ClockPolicy: leaderelection.SharedClock,
 				OnElected: func(ctx context.Context, _ *leaderelection.TimeView) { elected <- ctx },
 				Trace: &leaderelection.Trace{
 					StoreOp: func(op leaderelection.StoreOp) {
@@ -194,15 +191,15 @@ func TestLeaderKeepsItsLeadership(t *testing.T) {
 }
 
 // intercepted returns an election of a client whose calls go through these.
-func intercepted(t *testing.T, endpoint string, by grpc.UnaryClientInterceptor) *etcd.Decider {
+func intercepted(t *testing.T, endpoint, key string, by grpc.UnaryClientInterceptor) *etcd.Decider {
 	t.Helper()
 	c := clientOf(t, clientv3.Config{Endpoints: []string{endpoint}, DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(by)}})
-	return etcd.NewDecider(c, "k", nil)
+	return etcd.NewDecider(c, key, nil)
 }
 
 // A cluster that bears the loss of a member is not warned of.
 func TestDurability(t *testing.T) {
-	feedtest.Examines(t, etcd.NewDecider(client(t, stores.EtcdCluster(t, 3)[0].Endpoint), "k", nil))
+	feedtest.Examines(t, decider(t, stores.EtcdCluster(t, 3)[0].Endpoint))
 }
 
 // An even number of voters is warned of, and a member that has never started.
@@ -221,7 +218,7 @@ func TestDurabilityOfMembers(t *testing.T) {
 		"one not started":     {[]*etcdserverpb.Member{up, up, idle}, []string{"member abc", "never started", "member remove"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := intercepted(t, endpoint, func(ctx context.Context, method string, in, out any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			d := intercepted(t, endpoint, "k", func(ctx context.Context, method string, in, out any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 				err := invoke(ctx, method, in, out, conn, opts...)
 				if list, is := out.(*etcdserverpb.MemberListResponse); is {
 					list.Members = c.members
@@ -305,7 +302,7 @@ func TestDurabilityRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := intercepted(t, server.Endpoint, func(ctx context.Context, method string, in, out any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			d := intercepted(t, server.Endpoint, "k", func(ctx context.Context, method string, in, out any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 				switch {
 				case method == etcdserverpb.Maintenance_Alarm_FullMethodName && c.alarms != nil:
 					return c.alarms(out)

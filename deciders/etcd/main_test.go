@@ -17,6 +17,7 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 func TestMain(m *testing.M) {
@@ -41,15 +42,20 @@ func clientOf(t testing.TB, cfg clientv3.Config) *clientv3.Client {
 	return c
 }
 
-// elections returns what makes an election after the other, each on a key of the
-// test's own, each handle with a client of its own.
-func elections(endpoints ...string) func(t testing.TB) func() leaderelection.RaceDecider {
-	return func(t testing.TB) func() leaderelection.RaceDecider {
-		key := feedtest.Unique()
-		return func() leaderelection.RaceDecider {
-			return etcd.NewDecider(client(t, endpoints...), key, nil)
-		}
-	}
+// decider returns the election "k" by a client of its own.
+func decider(t testing.TB, endpoints ...string) *etcd.Decider {
+	t.Helper()
+	return etcd.NewDecider(client(t, endpoints...), "k", nil)
+}
+
+// ec is etcd, for the tests that all stores have.
+var ec = storetest.Store[*etcd.Decider]{
+	Open: etcd.Open,
+	Start: func(t testing.TB) (string, storetest.Server) {
+		m := stores.Etcd(t)
+		return m.Endpoint, m
+	},
+	Address: "etcd://$addr/$election",
 }
 
 func open(ctx context.Context, address string) (*etcd.Decider, error) {
@@ -59,16 +65,16 @@ func open(ctx context.Context, address string) (*etcd.Decider, error) {
 // opened returns the election at an address, closed at the end of the test.
 func opened(t testing.TB, address string) *etcd.Decider {
 	t.Helper()
-	return feedtest.Opened(t, etcd.Open, address)
+	return ec.Opened(t, address)
 }
 
 func TestConformance(t *testing.T) {
-	decidertest.Run(t, elections(stores.Etcd(t).Endpoint), nil)
+	decidertest.Run(t, ec.Elections(stores.Etcd(t).Endpoint), nil)
 }
 
 // A refusal tells who stood in the way, which saves the loser a read.
 func TestLostRaceHasTheCurrentRecord(t *testing.T) {
-	d := etcd.NewDecider(client(t, stores.Etcd(t).Endpoint), "k", nil)
+	d := decider(t, stores.Etcd(t).Endpoint)
 	first := feedtest.Write(t, d, 1, nil)
 	feedtest.Write(t, d, 2, first)
 	for _, token := range []leaderelection.LeaderToken{nil, first} {
@@ -83,18 +89,19 @@ func TestLostRaceHasTheCurrentRecord(t *testing.T) {
 // What is at the key and no record of ours is reported, and left alone.
 func TestForeignValueIsLeftAlone(t *testing.T) {
 	c := client(t, stores.Etcd(t).Endpoint)
-	for name, value := range feedtest.NoRecords() {
-		t.Run(name, func(t *testing.T) {
-			key := feedtest.Unique()
-			if _, err := c.Put(t.Context(), key, value); err != nil {
+	storetest.LeavesAlone(t, feedtest.NoRecords(), func(key string) leaderelection.RaceDecider { return etcd.NewDecider(c, key, nil) },
+		func(key, content string) {
+			if _, err := c.Put(t.Context(), key, content); err != nil {
 				t.Fatal(err)
 			}
-			feedtest.Foreign(t, etcd.NewDecider(c, key, nil), key)
-			if got, err := c.Get(t.Context(), key); err != nil || string(got.Kvs[0].Value) != value {
-				t.Errorf("the key holds %v, %v", got, err)
+		},
+		func(key string) string {
+			got, err := c.Get(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
 			}
+			return string(got.Kvs[0].Value)
 		})
-	}
 }
 
 // A key that was deleted is an empty election; a token of its former life is void,
@@ -122,14 +129,17 @@ func TestDeletedKey(t *testing.T) {
 	feedtest.Lost(t, feedtest.WriteError(t, d, 9, old))
 }
 
-func TestNoName(t *testing.T) {
-	feedtest.Refuses(t, etcd.NewDecider(client(t, "127.0.0.1:1"), "", nil), "name")
+func TestBadInputs(t *testing.T) {
+	c := client(t, "127.0.0.1:1") // nobody is asked
+	feedtest.Refuses(t, etcd.NewDecider(c, "", nil), "name")
+	// A bare number counts nanoseconds: nobody means so few.
+	feedtest.Refuses(t, etcd.NewDecider(c, "one", &etcd.Options{FeedGrace: 10}), "nanoseconds")
 }
 
 // With the server gone every call returns when its ctx ends, and says what may be
 // wrong.
 func TestNoServer(t *testing.T) {
-	d := etcd.NewDecider(client(t, "127.0.0.1:1"), "k", nil)
+	d := decider(t, "127.0.0.1:1")
 	feedtest.TimesOut(t, 200*time.Millisecond, d, nil, `"k"`, "endpoints")
 	begin := time.Now()
 	n := feedtest.Next(t, feedtest.Follow(t, d))
@@ -160,28 +170,11 @@ func TestClosedClient(t *testing.T) {
 	}
 }
 
-// A bare number counts nanoseconds: nobody means so few.
-func TestBareNumbers(t *testing.T) {
-	feedtest.Refuses(t, etcd.NewDecider(client(t, "127.0.0.1:1"), "one", &etcd.Options{FeedGrace: 10}), "nanoseconds")
-}
+func TestOutage(t *testing.T) { ec.Outage(t) }
 
-// The server is killed, and started again with what it had on disk.
-func TestOutage(t *testing.T) {
-	stores.Nightly(t, "it breaks the store and waits")
-	server := stores.Etcd(t)
-	feedtest.Outage(t, elections(server.Endpoint), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }})
-}
-
-// Three candidates in processes of their own: one is killed, one stopped past its
-// term, one cut off. See proctest for what is checked.
 func TestProcesses(t *testing.T) {
 	stores.Nightly(t, "real processes elect by the wall clock")
-	server := stores.Etcd(t)
-	proctest.Run(t, proctest.Options{Address: "etcd://" + server.Endpoint + "/elections/processes", Upstream: server.Endpoint})
+	ec.Processes(t)
 }
 
-// The client that Open makes leaves a connection that has died without a word.
-func TestAbandonedConnection(t *testing.T) {
-	relay := stores.NewRelay(t, stores.Etcd(t).Endpoint)
-	feedtest.Abandons(t, opened(t, "etcd://"+relay.Addr+"/k"), relay.Swallow)
-}
+func TestAbandonedConnection(t *testing.T) { ec.Abandons(t, "") }

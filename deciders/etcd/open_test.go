@@ -16,6 +16,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/etcd"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 func TestOpen(t *testing.T) {
@@ -59,10 +60,8 @@ func TestOpenRefuses(t *testing.T) {
 
 // A password makes Open log in, which obeys ctx.
 func TestOpenWithoutServer(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
 	begin := time.Now()
-	_, err := open(ctx, "etcd://me:s3cret@127.0.0.1:1/k")
+	_, err := open(storetest.Within(t, 200*time.Millisecond), "etcd://me:s3cret@127.0.0.1:1/k")
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leaderelection.ErrPermanent) || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("Open: %v", err)
 	}
@@ -149,14 +148,14 @@ func TestPlace(t *testing.T) {
 // and why, or takes long after its ctx has ended.
 func says(t *testing.T, d *etcd.Decider, words ...string) {
 	t.Helper()
-	feedtest.TimesOut(t, 700*time.Millisecond, d, nil, append(words, d.Place())...)
+	feedtest.TimesOut(t, 700*time.Millisecond, d, nil, append(words, d.String())...)
 }
 
 // saysFeed is says for the feed.
 func saysFeed(t *testing.T, d *etcd.Decider, words ...string) {
 	t.Helper()
 	n := feedtest.Next(t, feedtest.Follow(t, d))
-	feedtest.Passing(t, n.Err, append(words, "following", d.Place())...)
+	feedtest.Passing(t, n.Err, append(words, "following", d.String())...)
 }
 
 // With TLS both ways, each thing that can be wrong is said: by calls, and by the feed.
@@ -197,9 +196,7 @@ func TestTLS(t *testing.T) {
 			saysFeed(t, d, c.words...)
 
 			// The same with a user, whom Open logs in.
-			ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
-			_, err := open(ctx, "etcds://me:s3cret@"+server.Endpoint+"/web?"+q.Encode())
-			cancel()
+			_, err := open(storetest.Within(t, 700*time.Millisecond), "etcds://me:s3cret@"+server.Endpoint+"/web?"+q.Encode())
 			feedtest.Passing(t, err, append(c.words, "logging in", `"web"`)...)
 		})
 	}
@@ -210,23 +207,19 @@ func TestTLS(t *testing.T) {
 // If nothing listens, and if nothing answers.
 func TestNoConnection(t *testing.T) {
 	stores.Nightly(t, "it cuts connections and waits")
-	for _, d := range []*etcd.Decider{opened(t, "etcd://127.0.0.1:1,127.0.0.1:2/k"), etcd.NewDecider(client(t, "127.0.0.1:1"), "k", nil)} {
+	for _, d := range []*etcd.Decider{opened(t, "etcd://127.0.0.1:1,127.0.0.1:2/k"), decider(t, "127.0.0.1:1")} {
 		says(t, d, "connection refused", "endpoints")
 		saysFeed(t, d, "connection refused", "endpoints")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
-	defer cancel()
-	_, err := open(ctx, "etcd://me:s3cret@127.0.0.1:1/k")
+	_, err := open(storetest.Within(t, 700*time.Millisecond), "etcd://me:s3cret@127.0.0.1:1/k")
 	feedtest.Passing(t, err, "connection refused", "endpoints", "logging in")
 
 	proxy := stores.NewRelay(t, stores.Etcd(t).Endpoint)
 	d := opened(t, "etcd://"+proxy.Addr+"/k")
 	feedtest.Read(t, d)
 	proxy.Cut()
-	ctx, cancel = context.WithTimeout(t.Context(), 700*time.Millisecond)
-	defer cancel()
-	_, err = d.ReadCurrent(ctx)
-	feedtest.Passing(t, err, "not answered in time", d.Place())
+	_, err = d.ReadCurrent(storetest.Within(t, 700*time.Millisecond))
+	feedtest.Passing(t, err, "not answered in time", d.String())
 	says(t, d, "no attempt has come to an end", "endpoints") // since the call before dropped the connection
 	proxy.Heal()
 }
@@ -236,7 +229,7 @@ func TestNoConnection(t *testing.T) {
 // cost nothing.
 func TestRenewedCertificates(t *testing.T) {
 	stores.Nightly(t, "it waits for the client to give up")
-	ca, next := feedtest.NewAuthority(t, "server", "client"), feedtest.NewAuthority(t, "server", "client")
+	ca := feedtest.NewAuthority(t, "server", "client")
 	server := stores.Etcd(t, "-cert", ca.Path("server.pem"), "-key", ca.Path("server.key"), "-cacert", ca.Path("ca.pem"))
 	d := opened(t, "etcds://"+server.Endpoint+"/web?tls_ca="+ca.Path("ca.pem")+"&tls_cert="+ca.Path("client.pem")+"&tls_key="+ca.Path("client.key"))
 	token := feedtest.Write(t, d, 1, nil)
@@ -249,11 +242,7 @@ func TestRenewedCertificates(t *testing.T) {
 	server.Start(t)
 	token = feedtest.Write(t, d, 2, token)
 
-	for _, name := range []string{"ca.pem", "server.pem", "server.key", "client.pem", "client.key"} {
-		if err := os.Rename(next.Path(name), ca.Path(name)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	ca.Renew()
 	server.Stop()
 	server.Start(t)
 	feedtest.Write(t, d, 3, token)
