@@ -18,19 +18,16 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 func tables(t *testing.T, s server) {
 	db := s.open(t)
-	missing, err := fencesql.NewTable(s.dialect, "fences", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := missing.Do(t.Context(), db, fencetest.Orders(1), func(*sql.Tx) error { return nil }); err == nil || !strings.Contains(err.Error(), "fences") {
+	if err := s.named(t, "fences", nil).Do(t.Context(), db, fencetest.Orders(1), func(*sql.Tx) error { return nil }); err == nil || !strings.Contains(err.Error(), "fences") {
 		t.Errorf("no table, and %v", err)
 	}
-	exec1(t, db, "DROP SCHEMA IF EXISTS s") // MariaDB has one for all databases
-	exec1(t, db, "CREATE SCHEMA s")
+	storetest.Exec(t, db, "DROP SCHEMA IF EXISTS s") // MariaDB has one for all databases
+	storetest.Exec(t, db, "CREATE SCHEMA s")
 	table := s.table(t, "s.fences", nil)
 	if err := table.Create(t.Context(), db); err != nil {
 		t.Errorf("making it again: %v", err)
@@ -73,15 +70,15 @@ func inTurn(t *testing.T, db *sql.DB, table *fencesql.Table, name string) {
 		t.Errorf("%d writes", n)
 	}
 	// A fence that is deleted is made again.
-	exec1(t, db, "DELETE FROM "+name+" WHERE election = 'orders'")
+	storetest.Exec(t, db, "DELETE FROM "+name+" WHERE election = 'orders'")
 	if err := add(t.Context(), db, table, fencetest.Orders(5), "1"); err != nil {
 		t.Error(err)
 	}
-	exec1(t, db, "UPDATE "+name+" SET number = -1 WHERE election = 'orders'")
+	storetest.Exec(t, db, "UPDATE "+name+" SET number = -1 WHERE election = 'orders'")
 	if err := add(t.Context(), db, table, fencetest.Orders(5), "1"); err == nil || !strings.Contains(err.Error(), "-1") {
 		t.Errorf("with a fence of -1: %v", err)
 	}
-	exec1(t, db, "DELETE FROM "+name)
+	storetest.Exec(t, db, "DELETE FROM "+name)
 }
 
 // A transaction of the old leadership is under way when the new leader comes: the new
@@ -89,36 +86,31 @@ func inTurn(t *testing.T, db *sql.DB, table *fencesql.Table, name string) {
 // is refused.
 func late(t *testing.T, s server, table *fencesql.Table) {
 	db, others := s.open(t), s.open(t)
-	exec1(t, db, "UPDATE account SET balance = 0")
+	storetest.Exec(t, db, "UPDATE account SET balance = 0")
 	inside, goOn := make(chan struct{}), make(chan struct{})
 	var order []string
 	var mu sync.Mutex
 	note := func(s string) { mu.Lock(); defer mu.Unlock(); order = append(order, s) }
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		err := table.Do(t.Context(), db, fencetest.Orders(10), func(tx *sql.Tx) error {
+		does(t, db, table, 10, func(tx *sql.Tx) error {
 			_, err := tx.ExecContext(t.Context(), "UPDATE account SET balance = 100")
 			close(inside)
 			<-goOn
 			note("old")
 			return err
 		})
-		if err != nil {
-			t.Error(err)
-		}
 	})
 	<-inside
 	wg.Go(func() {
-		if err := table.Do(t.Context(), others, fencetest.Orders(11), func(tx *sql.Tx) error {
+		does(t, others, table, 11, func(tx *sql.Tx) error {
 			note("new")
 			var balance int
 			if err := tx.QueryRowContext(t.Context(), "SELECT balance FROM account").Scan(&balance); err != nil || balance != 100 {
 				t.Errorf("the new leader reads %d, %v, where the old one has left 100", balance, err)
 			}
 			return nil
-		}); err != nil {
-			t.Error(err)
-		}
+		})
 	})
 	feedtest.Eventually(t, "the new one waits for the old one's lock", func() bool { return number(t, db, s.waiting) > 0 })
 	close(goOn)
@@ -166,25 +158,21 @@ func atOnce(t *testing.T, db *sql.DB, table *fencesql.Table) {
 	}
 	// All at once of the newest: none fails.
 	for range 8 {
-		wg.Go(func() {
-			if err := table.Do(t.Context(), db, fencetest.Orders(1000), func(*sql.Tx) error { return nil }); err != nil {
-				t.Errorf("of the newest leadership: %v", err)
-			}
-		})
+		wg.Go(func() { does(t, db, table, 1000, func(*sql.Tx) error { return nil }) })
 	}
 	wg.Wait()
 }
 
 func condition(t *testing.T, s server, db *sql.DB) {
-	exec1(t, db, "CREATE TABLE accounts (id BIGINT PRIMARY KEY, balance BIGINT, fence BIGINT)")
-	exec1(t, db, "INSERT INTO accounts VALUES (1, 0, NULL)")
+	storetest.Exec(t, db, "CREATE TABLE accounts (id BIGINT PRIMARY KEY, balance BIGINT, fence BIGINT)")
+	storetest.Exec(t, db, "INSERT INTO accounts VALUES (1, 0, NULL)")
 	marks := []string{"$1", "$2"}
 	if s.driver != "pgx" {
 		marks = []string{"?", "?"}
 	}
 	update := "UPDATE accounts SET balance = balance + 1, fence = " + marks[0] + " WHERE id = 1 AND " + fencesql.Condition("fence", marks[1])
 	for _, c := range []struct{ number, rows int64 }{{2, 1}, {1, 0}, {2, 1}, {3, 1}, {2, 0}} {
-		if n := exec1(t, db, update, c.number, c.number); n != c.rows {
+		if n := storetest.Exec(t, db, update, c.number, c.number); n != c.rows {
 			t.Errorf("%d: %d rows, want %d", c.number, n, c.rows)
 		}
 	}
@@ -272,11 +260,8 @@ func names(t *testing.T, s server) {
 	if s.driver != "mysql" {
 		return
 	}
-	exec1(t, db, "CREATE TABLE loose (election VARCHAR(255) CHARACTER SET utf8mb4 PRIMARY KEY, number BIGINT NOT NULL)")
-	loose, err := fencesql.NewTable(s.dialect, "loose", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	storetest.Exec(t, db, "CREATE TABLE loose (election VARCHAR(255) CHARACTER SET utf8mb4 PRIMARY KEY, number BIGINT NOT NULL)")
+	loose := s.named(t, "loose", nil)
 	for i, name := range elections[:4] {
 		err := loose.Raise(t.Context(), db, fence.Token{Election: name, Number: leaderelection.ElectionNumber(i) + 1})
 		if i == 0 && err != nil || i > 0 && (err == nil || !strings.Contains(err.Error(), "VARBINARY(255)")) {
@@ -306,7 +291,7 @@ func TestBehindAPooler(t *testing.T) {
 	s := server{dialect: fencesql.PostgreSQL(), driver: "pgx", address: "postgres://postgres@" + bouncer.Addr + "/postgres?sslmode=disable&default_query_exec_mode=exec"}
 	db := s.open(t)
 	db.SetMaxOpenConns(8)
-	exec1(t, db, "CREATE SCHEMA s")
+	storetest.Exec(t, db, "CREATE SCHEMA s")
 	table := s.table(t, "s.fences", nil)
 	account(t, db)
 	inTurn(t, db, table, "s.fences")
@@ -335,9 +320,7 @@ func vanishedLeader(t *testing.T, s server) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*idle)
-	defer cancel()
-	if err := add(ctx, db, table, fencetest.Orders(2), "1"); err != nil {
+	if err := add(storetest.Within(t, 5*idle), db, table, fencetest.Orders(2), "1"); err != nil {
 		t.Errorf("the new leader: %v", err)
 	}
 	if took := time.Since(began); took < idle/2 {
@@ -364,23 +347,19 @@ func idleTimeout(t *testing.T, s server) {
 	}{{0, unset, 10}, {0, set, 10}, {time.Hour, set, 60}, {time.Hour, unset, map[string]int64{"pgx": 3600, "mysql": 1000}[s.driver]}, {-1, set, 60}, {1500 * time.Millisecond, unset, 2}} {
 		db := s.open(t)
 		db.SetMaxOpenConns(1)
-		exec1(t, db, c.before)
+		storetest.Exec(t, db, c.before)
 		table := s.table(t, "fences", &fencesql.Options{IdleTimeout: c.idle})
-		if err := table.Do(t.Context(), db, fencetest.Orders(1), func(tx *sql.Tx) error {
+		does(t, db, table, 1, func(tx *sql.Tx) error {
 			var got int64
 			if err := tx.QueryRowContext(t.Context(), show).Scan(&got); err != nil || got != c.want {
 				t.Errorf("IdleTimeout %v after %q: %d s, %v; want %d", c.idle, c.before, got, err, c.want)
 			}
 			return nil
-		}); err != nil {
-			t.Error(err)
-		}
+		})
 		if s.driver == "mysql" && c.idle == 1500*time.Millisecond {
 			closed := time.NewTimer(3 * time.Second)
 			<-closed.C
-			if err := table.Do(t.Context(), db, fencetest.Orders(1), func(*sql.Tx) error { return nil }); err != nil {
-				t.Errorf("after the server has closed the connection: %v", err)
-			}
+			does(t, db, table, 1, func(*sql.Tx) error { return nil }) // after the server has closed the connection
 		}
 		_ = db.Close()
 	}
@@ -395,13 +374,11 @@ func nobodyOvertakes(t *testing.T, s server) {
 	inside, goOn := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := table.Do(t.Context(), db, fencetest.Orders(1), func(*sql.Tx) error {
+		does(t, db, table, 1, func(*sql.Tx) error {
 			close(inside)
 			<-goOn
 			return nil
-		}); err != nil {
-			t.Error(err)
-		}
+		})
 	})
 	<-inside
 	wg.Go(func() {
