@@ -16,6 +16,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/durability"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/deciders/internal/voters"
 	"github.com/c8e606e4/leaderelection/internal/log/redact"
 )
 
@@ -213,22 +214,5 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 	if err != nil {
 		return nil, d.election.Failed(ctx, "examining the servers of", err)
 	}
-	return examine(len(peers)), nil
-}
-
-// examine says what the number of servers means.
-func examine(servers int) []durability.Warning {
-	switch {
-	case servers == 1:
-		return []durability.Warning{{
-			Detail: "there is one server: its disk is the only one that has what was confirmed (in -dev mode, its memory), and nobody can lead while it is away",
-			Advice: "run three servers",
-		}}
-	case servers%2 == 0:
-		return []durability.Warning{{
-			Detail: fmt.Sprintf("there are %d servers, which survive the loss of %d, no more than %d would", servers, servers/2-1, servers-1),
-			Advice: fmt.Sprintf("run %d or %d", servers-1, servers+1),
-		}}
-	}
-	return nil
+	return voters.Examine(len(peers), "there is one server, which in -dev mode keeps all in memory", "there are %d servers"), nil
 }

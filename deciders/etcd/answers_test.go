@@ -241,7 +241,7 @@ func TestDurabilityOfOneMember(t *testing.T) {
 		if err != nil || len(w) == 0 {
 			t.Fatalf("%v, %v", w, err)
 		}
-		feedtest.Warns(t, w[:1], "one voting member", "run three members")
+		feedtest.Warns(t, w[:1], "one voting member", "run three")
 		feedtest.Warns(t, w[1:], words...)
 		return w[0].Detail
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/durability"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/deciders/internal/voters"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 	"github.com/c8e606e4/leaderelection/internal/log/durations"
 )
@@ -397,29 +398,12 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 	if err != nil {
 		return nil, d.election.Failed(ctx, "examining the ensemble of", fmt.Errorf("reading %s: %w", configuration, err))
 	}
-	return examine(string(data)), nil
-}
-
-// examine says what the number of servers that vote means.
-func examine(config string) []durability.Warning {
-	voters := 0
-	for line := range strings.Lines(config) {
+	voting := 0
+	for line := range strings.Lines(string(data)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		if strings.HasPrefix(name, "server.") && !strings.Contains(value, ":observer") {
-			voters++
+			voting++
 		}
 	}
-	switch {
-	case voters < 2:
-		return []durability.Warning{{
-			Detail: "there is one server that votes: its disk is the only one that has what was confirmed, and nobody can lead while it is away",
-			Advice: "run an ensemble of three",
-		}}
-	case voters%2 == 0:
-		return []durability.Warning{{
-			Detail: fmt.Sprintf("there are %d servers that vote, which survive the loss of %d, no more than %d would", voters, voters/2-1, voters-1),
-			Advice: fmt.Sprintf("run %d or %d", voters-1, voters+1),
-		}}
-	}
-	return nil
+	return voters.Examine(voting, "there is one server that votes", "there are %d servers that vote"), nil
 }
