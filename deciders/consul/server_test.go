@@ -188,33 +188,25 @@ func TestPermissions(t *testing.T) {
 // TLS that checks the agent's certificate, with one of the client's own.
 func TestTLS(t *testing.T) {
 	addr := stores.Consul(t, "").Address
-	a, other := feedtest.NewAuthority(t, "server", "candidate"), feedtest.NewAuthority(t)
+	a, other := feedtest.NewAuthority(t, "server", "candidate"), feedtest.NewAuthority(t, "candidate")
 	_, port, _ := strings.Cut(serveTLS(t, a, addr).Listener.Addr().String(), ":")
 	at := func(host string, ca *feedtest.Authority) *consul.Decider {
-		q := url.Values{"tls_ca": {ca.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
-		return opened(t, "consul://"+host+":"+port+"/e?"+q.Encode())
+		return opened(t, "consul://"+host+":"+port+"/e?"+storetest.TLS(ca, "candidate"))
 	}
 	d := at("127.0.0.1", a)
 	feedtest.Write(t, d, 1, nil)
 	feedtest.Number(t, feedtest.Follow(t, at("localhost", a)), 1)
 	feedtest.Refuses(t, at("127.0.0.1", other), "certificate", "tls_ca")
-	feedtest.Refuses(t, opened(t, "consul://127.0.0.1:"+port+"/e?tls=true&tls_ca="+url.QueryEscape(a.Path("ca.pem"))), "tls_cert")
+	feedtest.Refuses(t, opened(t, "consul://127.0.0.1:"+port+"/e?tls=true&"+storetest.TLS(a, "")), "tls_cert")
 	feedtest.Refuses(t, opened(t, "consul://127.0.0.1:"+port+"/e"), "tls=true")
 	feedtest.Refuses(t, opened(t, "consul://"+addr+"/e?tls=true"), "does not speak TLS")
 }
 
-// Authority, certificate and key are replaced, and with them the agent's.
 func TestRenewedCertificates(t *testing.T) {
 	a := feedtest.NewAuthority(t, "server", "candidate")
 	server := serveTLS(t, a, stores.Consul(t, "").Address)
-	q := url.Values{"tls": {"true"}, "tls_ca": {a.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
-	d := opened(t, "consul://"+server.Listener.Addr().String()+"/e?"+q.Encode())
-	token := feedtest.Write(t, d, 1, nil)
-	a.Renew()
-	server.CloseClientConnections()
-	_, _ = d.ReadCurrent(t.Context()) // over a connection that it still took for open
-	feedtest.Write(t, d, 2, token)
-	feedtest.Number(t, feedtest.Follow(t, d), 2)
+	d := opened(t, "consul://"+server.Listener.Addr().String()+"/e?"+storetest.TLS(a, "candidate"))
+	storetest.Renewed(t, d, a, server.CloseClientConnections)
 }
 
 // A snapshot that is restored in place sets the record back. What is known of later

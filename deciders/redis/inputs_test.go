@@ -235,51 +235,53 @@ func TestOpenRefuses(t *testing.T) {
 // TLS both ways: the server shows a certificate, and demands one.
 func TestTLS(t *testing.T) {
 	ca, other := feedtest.NewAuthority(t, "server", "client"), feedtest.NewAuthority(t)
-	port := stores.FreePort(t)
-	stores.Redis(t, "--tls-port", fmt.Sprint(port), "--tls-cert-file", ca.Path("server.pem"), "--tls-key-file", ca.Path("server.key"),
-		"--tls-ca-cert-file", ca.Path("ca.pem"), "--tls-auth-clients", "yes")
-	at := fmt.Sprintf("redis://127.0.0.1:%d?key=k", port) // the files imply rediss
+	_, at := secured(t, ca)
 	own := "&tls_cert=" + ca.Path("client.pem") + "&tls_key=" + ca.Path("client.key")
 
-	d := opened(t, at+"&tls_ca="+ca.Path("ca.pem")+own)
+	d := opened(t, at+storetest.TLS(ca, "client"))
 	feed := feedtest.Follow(t, d)
 	feedtest.Next(t, feed)
 	feedtest.Write(t, d, 1, nil)
 	feedtest.Number(t, feed, 1)
 	for address, words := range map[string][]string{
-		at + own: {"certificate", "TLSConfig"},
-		at + "&tls_ca=" + other.Path("ca.pem") + own: {"certificate", "TLSConfig"},
+		at + own:                            {"certificate", "TLSConfig"},
+		at + storetest.TLS(other, "") + own: {"certificate", "TLSConfig"},
 	} {
 		d := opened(t, address)
 		feedtest.Permanent(t, feedtest.ReadError(t, d), words...)
 		feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, words...)
 	}
-	_, err := opened(t, at+"&tls_ca="+ca.Path("ca.pem")).ReadCurrent(t.Context())
+	_, err := opened(t, at+storetest.TLS(ca, "")).ReadCurrent(t.Context())
 	if err == nil || errors.Is(err, leaderelection.ErrLostRace) {
 		t.Errorf("without a certificate of its own: %v", err)
 	}
 }
 
-// Authority, certificate and key are replaced, and with them the server's.
 func TestRenewedCertificates(t *testing.T) {
 	a := feedtest.NewAuthority(t, "server", "client")
-	port := stores.FreePort(t)
-	server := stores.Redis(t, "--tls-port", fmt.Sprint(port), "--tls-cert-file", a.Path("server.pem"), "--tls-key-file", a.Path("server.key"),
-		"--tls-ca-cert-file", a.Path("ca.pem"), "--tls-auth-clients", "yes")
-	d := opened(t, fmt.Sprintf("rediss://127.0.0.1:%d?key=k&tls_ca=%s&tls_cert=%s&tls_key=%s", port, a.Path("ca.pem"), a.Path("client.pem"), a.Path("client.key")))
-	token := feedtest.Write(t, d, 1, nil)
+	server, at := secured(t, a)
+	d := opened(t, at+storetest.TLS(a, "client"))
 	feed := feedtest.Follow(t, d)
 	feedtest.Next(t, feed)
-	a.Renew()
-	server.Ask(t, "CONFIG SET tls-cert-file "+a.Path("server.pem")) // it reads them all again
-	server.Ask(t, "CLIENT KILL TYPE normal SKIPME yes")
-	server.Ask(t, "CLIENT KILL TYPE pubsub")
-	feedtest.Next(t, feed) // its end
-	for range 10 {         // the connections that the pool still had
-		_, _ = d.ReadCurrent(t.Context())
-	}
-	feedtest.Write(t, d, 2, token)
-	feedtest.Number(t, feedtest.Follow(t, d), 2)
+	storetest.Renewed(t, d, a, func() {
+		server.Ask(t, "CONFIG SET tls-cert-file "+a.Path("server.pem")) // it reads them all again
+		server.Ask(t, "CLIENT KILL TYPE normal SKIPME yes")
+		server.Ask(t, "CLIENT KILL TYPE pubsub")
+		for n := range feed { // its end
+			if n.Err != nil {
+				break
+			}
+		}
+	})
+}
+
+// secured starts a server with TLS, which demands a certificate.
+func secured(t *testing.T, a *feedtest.Authority) (server *stores.RedisServer, at string) {
+	t.Helper()
+	port := stores.FreePort(t)
+	server = stores.Redis(t, "--tls-port", fmt.Sprint(port), "--tls-cert-file", a.Path("server.pem"), "--tls-key-file", a.Path("server.key"),
+		"--tls-ca-cert-file", a.Path("ca.pem"), "--tls-auth-clients", "yes")
+	return server, fmt.Sprintf("redis://127.0.0.1:%d?key=k&", port) // the files imply rediss
 }
 
 // documented are the words of the ACL command in the package's documentation, with

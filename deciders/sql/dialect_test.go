@@ -14,6 +14,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 // A dialect of one's own: what it leaves out has a default, what it says is in the
@@ -77,15 +78,11 @@ func TestBadNames(t *testing.T) {
 	}
 }
 
-type foreign struct{}
-
-func (foreign) CommitTS() time.Time { return time.Time{} }
-
 func TestForeignTokenAndClosedPool(t *testing.T) {
 	s := newServer()
 	db := s.open(t)
 	d := lesql.NewDecider(db, dialect(), "t", "e", nil)
-	_, err := d.WriteEntry(t.Context(), feedtest.State(1, foreign{}))
+	_, err := d.WriteEntry(t.Context(), feedtest.State(1, storetest.Foreign{}))
 	feedtest.Permanent(t, err, "another kind of store")
 	if err := d.Close(); err != nil { // the pool is the caller's
 		t.Fatal(err)
@@ -289,9 +286,7 @@ func TestDoubtAndLaggingReads(t *testing.T) {
 	feedtest.Passing(t, feedtest.WriteError(t, d, 2, feedtest.Read(t, other).Token))
 	s.write = nil
 	s.read = func([][]driver.Value, error) ([][]driver.Value, error) { return slices.Clone(replica), nil }
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	_, err = d.ReadCurrent(ctx)
+	_, err = d.ReadCurrent(storetest.Within(t, 30*time.Second))
 	feedtest.Passing(t, err, "replica", "primary")
 	if n := s.count("written + 1"); n > 3 {
 		t.Errorf("it was touched %d times", n)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -162,34 +161,21 @@ func TestPermissions(t *testing.T) {
 // server with a secure port does itself.
 func TestTLS(t *testing.T) {
 	stores.Nightly(t, "it waits for the server or the client to give up")
-	a, other := feedtest.NewAuthority(t, "server", "candidate"), feedtest.NewAuthority(t)
+	a, other := feedtest.NewAuthority(t, "server", "candidate"), feedtest.NewAuthority(t, "candidate")
 	addr, _ := serveTLS(t, a)
 	at := func(host string, ca *feedtest.Authority) *zookeeper.Decider {
-		q := url.Values{"tls_ca": {ca.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
-		return opened(t, "zookeeper://"+strings.Replace(addr, "127.0.0.1", host, 1)+"/e?"+q.Encode())
+		return opened(t, "zookeeper://"+strings.Replace(addr, "127.0.0.1", host, 1)+"/e?"+storetest.TLS(ca, "candidate"))
 	}
 	feedtest.Write(t, at("127.0.0.1", a), 1, nil)
 	feedtest.Read(t, at("localhost", a))
 	feedtest.Refuses(t, at("127.0.0.1", other), "certificate", "tls_ca")
 }
 
-// Authority, certificate and key are replaced, and with them the server's.
 func TestRenewedCertificates(t *testing.T) {
 	stores.Nightly(t, "it waits for the server or the client to give up")
 	a := feedtest.NewAuthority(t, "server", "candidate")
 	addr, breaks := serveTLS(t, a)
-	q := url.Values{"tls": {"true"}, "tls_ca": {a.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
-	d := opened(t, "zookeeper://"+addr+"/e?"+q.Encode())
-	token := feedtest.Write(t, d, 1, nil)
-	a.Renew()
-	breaks()
-	for range 10 { // while it takes notice
-		if _, err := d.ReadCurrent(t.Context()); err == nil {
-			break
-		}
-	}
-	feedtest.Write(t, d, 2, token)
-	feedtest.Number(t, feedtest.Follow(t, d), 2)
+	storetest.Renewed(t, opened(t, "zookeeper://"+addr+"/e?"+storetest.TLS(a, "candidate")), a, breaks)
 }
 
 // serveTLS serves with TLS what a new server does, to those who have a certificate. Breaks ends

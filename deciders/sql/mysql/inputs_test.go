@@ -2,7 +2,6 @@ package mysql_test
 
 import (
 	"database/sql"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -262,7 +261,7 @@ func noServer(t *testing.T, addr string) {
 // these wrong. Then authority, certificate and key are replaced, and with them the server's.
 func TestAccess(t *testing.T) {
 	a := feedtest.NewAuthority(t, "server", "candidate")
-	other := feedtest.NewAuthority(t)
+	other := feedtest.NewAuthority(t, "candidate")
 	dir, err := os.MkdirTemp("", "leaderelection-tls")
 	if err == nil {
 		err = os.Chmod(dir, 0o755)
@@ -291,23 +290,18 @@ func TestAccess(t *testing.T) {
 	at := func(host, more string) *lesql.Decider {
 		return my.Opened(t, "mariadb://candidate:secret@"+strings.Replace(addr, "127.0.0.1", host, 1)+"/test?election=e&"+more)
 	}
-	files := func(ca *feedtest.Authority, cert string) string {
-		return url.Values{"tls_ca": {ca.Path("ca.pem")}, "tls_cert": {a.Path(cert + ".pem")}, "tls_key": {a.Path(cert + ".key")}}.Encode()
-	}
-	d := at("127.0.0.1", files(a, "candidate"))
-	token := feedtest.Write(t, d, 1, nil)
-	feedtest.Read(t, at("localhost", files(a, "candidate")))
-	feedtest.Refuses(t, at("127.0.0.1", files(other, "candidate")), "certificate", "authorities")
+	d := at("127.0.0.1", storetest.TLS(a, "candidate"))
+	feedtest.Read(t, at("localhost", storetest.TLS(a, "candidate")))
+	feedtest.Refuses(t, at("127.0.0.1", storetest.TLS(other, "candidate")), "certificate", "authorities")
 	feedtest.Refuses(t, at("127.0.0.1", "tls=true"), "certificate")
-	feedtest.Refuses(t, at("127.0.0.1", "tls=true&tls_ca="+url.QueryEscape(a.Path("ca.pem"))), "1045")
+	feedtest.Refuses(t, at("127.0.0.1", "tls=true&"+storetest.TLS(a, "")), "1045")
 	feedtest.Refuses(t, at("127.0.0.1", ""), "1045")
 
-	a.Renew()
-	install()
-	storetest.Exec(t, db, "FLUSH SSL")
-	storetest.Exec(t, db, "KILL HARD USER candidate")
-	_, _ = d.ReadCurrent(t.Context()) // over a connection that it still took for open
-	feedtest.Write(t, d, 2, token)
+	storetest.Renewed(t, d, a, func() {
+		install()
+		storetest.Exec(t, db, "FLUSH SSL")
+		storetest.Exec(t, db, "KILL HARD USER candidate")
+	})
 }
 
 func TestOpenRefuses(t *testing.T) {

@@ -241,6 +241,36 @@ func Bounded(t testing.TB, d leaderelection.RaceDecider, most int, hang func() (
 	feedtest.Write(t, d, uint64(e.ElectionNumber)+1, e.Token)
 }
 
+// TLS are the parameters of an address that name the files of an authority's, and those of one of its
+// certificates if it is not empty.
+func TLS(a *feedtest.Authority, cert string) string {
+	q := url.Values{"tls_ca": {a.Path("ca.pem")}}
+	if cert != "" {
+		q.Set("tls_cert", a.Path(cert+".pem"))
+		q.Set("tls_key", a.Path(cert+".key"))
+	}
+	return q.Encode()
+}
+
+// Renewed replaces authority, certificates and keys, the server's as well, and fails the test if a
+// handle that was opened before does not go on without a restart. Breaks ends the connections, and has
+// the server read its files if it does not by itself.
+func Renewed(t testing.TB, d leaderelection.RaceDecider, a *feedtest.Authority, breaks func()) {
+	t.Helper()
+	token := feedtest.Write(t, d, 1, nil)
+	a.Renew()
+	breaks()
+	for range 10 { // over connections that it still takes for open
+		if feedtest.ReadError(t, d) == nil {
+			break
+		}
+	}
+	feedtest.Write(t, d, 2, token)
+	if feed, has := d.(leaderelection.ChangeFeed); has {
+		feedtest.Number(t, feedtest.Follow(t, feed), 2)
+	}
+}
+
 // LeavesAlone puts each of the contents, which are none of our records, in the place of an election, and
 // fails the test if it is taken for a record (see feedtest.Foreign), or is not what get finds
 // afterwards.
