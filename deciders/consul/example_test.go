@@ -2,7 +2,7 @@ package consul_test
 
 import (
 	"context"
-	"fmt"
+	"log"
 	"os"
 
 	"github.com/c8e606e4/leaderelection"
@@ -11,15 +11,10 @@ import (
 
 // Of all processes that run this, one at a time does the job.
 func Example() {
-	config := leaderelection.Config{
-		Decider: consul.NewDecider(nil, "http://127.0.0.1:8500", "elections/nightly", &consul.Options{
-			Token: func() (string, error) { return os.Getenv("CONSUL_HTTP_TOKEN"), nil },
-		}),
-		LeaderID: "web-1",
-	}
-	err := config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
-		fmt.Println("leading in election", view.ElectionNumber(), view.ValueInFuture())
-		return nil
+	decider := consul.NewDecider(nil, "http://127.0.0.1:8500", "elections/nightly", &consul.Options{
+		Token: func() (string, error) { return os.Getenv("CONSUL_HTTP_TOKEN"), nil },
 	})
-	fmt.Println(err)
+	log.Print(leaderelection.Config{Decider: decider, LeaderID: "web-1"}.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
 }

@@ -13,10 +13,8 @@ import (
 
 // The Example of package memory is a whole election.
 func ExampleNewDecider() {
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints:            []string{"http://etcd-0:2379", "http://etcd-1:2379", "http://etcd-2:2379"},
-		DialKeepAliveTime:    10 * time.Second, // so that a network that swallows packets is noticed
-		DialKeepAliveTimeout: 3 * time.Second,
+	client, err := clientv3.New(clientv3.Config{ // the keep-alives notice a network that swallows packets
+		Endpoints: []string{"http://etcd-0:2379"}, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 	})
 	if err != nil {
 		log.Fatal(err)

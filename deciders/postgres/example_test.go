@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"fmt"
 	"log"
 	"os"
 
@@ -14,20 +13,13 @@ import (
 
 // Of all processes that run this, one at a time does the job.
 func Example() {
-	ctx := context.Background()
-	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	pool, err := pgxpool.New(context.Background(), os.Getenv("DATABASE_URL"))
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer pool.Close()
-
-	config := leaderelection.Config{
-		Decider:  postgres.NewDecider(pool, "leaderelection", "nightly", &postgres.Options{CreateTable: true}),
-		LeaderID: "web-1",
-	}
-	err = config.Run(ctx, func(ctx context.Context, view *leaderelection.TimeView) error {
-		fmt.Println("leading in election", view.ElectionNumber(), view.ValueInFuture())
-		return nil
-	})
-	fmt.Println(err)
+	decider := postgres.NewDecider(pool, "leaderelection", "nightly", &postgres.Options{CreateTable: true})
+	log.Print(leaderelection.Config{Decider: decider, LeaderID: "web-1"}.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
 }

@@ -2,7 +2,6 @@ package zookeeper_test
 
 import (
 	"context"
-	"fmt"
 	"log"
 
 	"github.com/c8e606e4/leaderelection"
@@ -16,14 +15,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer conn.Close()
-
-	config := leaderelection.Config{
-		Decider:  zookeeper.NewDecider(conn, "/elections/nightly", &zookeeper.Options{CreateParents: true}),
-		LeaderID: "web-1",
-	}
-	err = config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
-		fmt.Println("leading in election", view.ElectionNumber(), view.ValueInFuture())
-		return nil
-	})
-	fmt.Println(err)
+	decider := zookeeper.NewDecider(conn, "/elections/nightly", &zookeeper.Options{CreateParents: true})
+	log.Print(leaderelection.Config{Decider: decider, LeaderID: "web-1"}.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
 }

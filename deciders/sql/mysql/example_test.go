@@ -2,7 +2,6 @@ package mysql_test
 
 import (
 	"context"
-	"fmt"
 	"log"
 	"os"
 
@@ -24,14 +23,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer db.Close()
-
-	election := leaderelection.Config{
-		Decider:  lesql.NewDecider(db, mysql.Dialect(), "leaderelection", "nightly", &lesql.Options{CreateTable: true}),
-		LeaderID: "web-1",
-	}
-	err = election.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
-		fmt.Println("leading in election", view.ElectionNumber(), view.ValueInFuture())
-		return nil
-	})
-	fmt.Println(err)
+	decider := lesql.NewDecider(db, mysql.Dialect(), "leaderelection", "nightly", &lesql.Options{CreateTable: true})
+	log.Print(leaderelection.Config{Decider: decider, LeaderID: "web-1"}.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
 }

@@ -25,12 +25,9 @@ func Example() {
 	}
 	defer db.Close()
 
-	election := leaderelection.Config{
-		Decider:     lesql.NewDecider(db, sqlite.Dialect(), "leaderelection", "nightly", &lesql.Options{CreateTable: true}),
-		LeaderID:    "worker-1",
-		ClockPolicy: leaderelection.SharedClock,
-	}
-	err = election.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+	decider := lesql.NewDecider(db, sqlite.Dialect(), "leaderelection", "nightly", &lesql.Options{CreateTable: true})
+	config := leaderelection.Config{Decider: decider, LeaderID: "worker-1", ClockPolicy: leaderelection.SharedClock}
+	err = config.Run(context.Background(), func(_ context.Context, view *leaderelection.TimeView) error {
 		fmt.Println("leading:", view.ElectionNumber() > 0, view.ValueInFuture())
 		return nil
 	})
