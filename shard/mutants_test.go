@@ -85,6 +85,8 @@ var planted = []mutants.Mutant{
 	{Name: "a failure is for ever", Edit: change{"if wait := f.Until.Sub(n.now); wait > 0 {", "if wait := f.Until.Sub(n.now); true {"}, CaughtBy: "TestFailedShardsWait", Slow: true},
 	{Name: "shards move with the polls", Edit: change{"s.hurry = !pushes && r.a.moves()", "s.hurry = !pushes && r.a == nil"}, CaughtBy: "TestHurries", Slow: true},
 	{Name: "the coordinator polls as ever while shards move", Edit: change{"return hurried(cfg.TermLength) case", "return cfg.TermLength\n	case"}, CaughtBy: "TestMovesOn", Slow: true},
+	{Name: "the coordinator polls as ever while a member may be back", Edit: change{"asked[k] || c.settling() && (s.info == nil || s.info.Leaving)", "asked[k]"}, CaughtBy: "TestPollSeesARestart", Slow: true},
+	{Name: "a member that took long to leave has no heir", Edit: change{"s.info.Leaving && !before.Leaving); (came", "s.info.Leaving) && !before.Leaving; (came"}, CaughtBy: "TestSlowlyDrained", Slow: true},
 	{Name: "a request for another numbering is served", Edit: change{"(o.of == 0 || unqualified(name, o.of) != number)", "false"}, CaughtBy: "TestKeyName"},
 	{Name: "what is over may be acted on", Edit: change{"return o, o != nil && o.ValueInFuture()", "return o, o != nil"}, CaughtBy: "TestOwnedIs", Slow: true},
 }

@@ -97,7 +97,7 @@ func (w *watcher) mourn(e *leaderelection.RaceEntry) {
 }
 
 // moving says whether a seat's record is read often. It is if the store does not push, and the
-// session is asked to let go of shards, or nothing was given out yet and others may come.
+// session is asked to let go of shards, or a member may take the seat before anything is given out.
 type moving struct {
 	now     atomic.Bool
 	changed chan struct{}
