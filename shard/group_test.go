@@ -3,6 +3,7 @@
 package shard
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 )
 
 const (
@@ -88,73 +90,15 @@ func play(t *testing.T, f func(g *group)) {
 	})
 }
 
-// joinRefused has a member join whose Store refuses one record for good, for as long as it is true.
-func (g *group) joinRefused(id, record string) (refuses *atomic.Bool) {
-	refuses = new(atomic.Bool)
-	refuses.Store(true)
-	g.join(id, func(c *Config) {
-		store := c.Store
-		c.Store = func(name string) (leaderelection.RaceDecider, error) {
-			d, err := store(name)
-			if name == record {
-				d.(interface{ Inject(memory.Faults) }).Inject(func(memory.Op) memory.Fault {
-					if refuses.Load() {
-						return memory.Fault{Err: leaderelection.ErrPermanent}
-					}
-					return memory.Fault{}
-				})
-			}
-			return d, err
-		}
-	})
-	return refuses
-}
-
-func (g *group) all() []*player {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var all []*player
-	for _, p := range g.members {
-		all = append(all, p)
-	}
-	slices.SortFunc(all, func(a, b *player) int { return slices.Compare([]byte(a.id), []byte(b.id)) })
-	return all
-}
-
-func (g *group) record(name string) *memory.Decider {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.records[name] == nil {
-		g.records[name] = memory.NewDecider()
-	}
-	return g.records[name]
-}
-
-// judge looks at every shard: who may act on it now?
-func (g *group) judge() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for name, list := range g.owned {
-		var acting []*Owned
-		g.owned[name] = slices.DeleteFunc(list, func(o *Owned) bool {
-			if o.ValueInFuture() {
-				acting = append(acting, o)
-				return false
-			}
-			return true
+// both runs a test on stores that push, and on such that must be asked.
+func both(t *testing.T, f func(g *group)) {
+	for _, polled := range []bool{false, true} {
+		t.Run(fmt.Sprintf("polled=%v", polled), func(t *testing.T) {
+			play(t, func(g *group) {
+				g.polled = polled
+				f(g)
+			})
 		})
-		if len(acting) > 1 {
-			g.t.Errorf("%v: shard %s is owned twice: tokens %d (%v) and %d (%v)", time.Now(), name, acting[0].token, acting[0].session, acting[1].token, acting[1].session)
-		}
-		switch since := g.since[name]; {
-		case len(acting) > 0:
-			if !since.IsZero() {
-				g.idle = max(g.idle, time.Since(since))
-			}
-			delete(g.since, name)
-		case since.IsZero():
-			g.since[name] = time.Now()
-		}
 	}
 }
 
@@ -209,18 +153,18 @@ func (p *player) fault() memory.Faults {
 	return p.faults
 }
 
+func (p *player) suffer(f memory.Faults) {
+	p.g.mu.Lock()
+	defer p.g.mu.Unlock()
+	p.faults = f
+}
+
 // cut loses all that the member sends, as if it were dead to the others.
 func (p *player) cut() { p.suffer(memory.LoseRequests()) }
 
 func (p *player) heal() {
 	p.lags.Store(false)
 	p.suffer(nil)
-}
-
-func (p *player) suffer(f memory.Faults) {
-	p.g.mu.Lock()
-	defer p.g.mu.Unlock()
-	p.faults = f
 }
 
 func (p *player) leave() {
@@ -258,6 +202,65 @@ func (p *player) own(ctx context.Context, o *Owned) error {
 	return nil
 }
 
+// judge looks at every shard: who may act on it now?
+func (g *group) judge() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for name, list := range g.owned {
+		var acting []*Owned
+		g.owned[name] = slices.DeleteFunc(list, func(o *Owned) bool {
+			if o.ValueInFuture() {
+				acting = append(acting, o)
+				return false
+			}
+			return true
+		})
+		if len(acting) > 1 {
+			g.t.Errorf("%v: shard %s is owned twice: tokens %d (%v) and %d (%v)", time.Now(), name, acting[0].token, acting[0].session, acting[1].token, acting[1].session)
+		}
+		switch since := g.since[name]; {
+		case len(acting) > 0:
+			if !since.IsZero() {
+				g.idle = max(g.idle, time.Since(since))
+			}
+			delete(g.since, name)
+		case since.IsZero():
+			g.since[name] = time.Now()
+		}
+	}
+}
+
+func (g *group) all() []*player {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var all []*player
+	for _, p := range g.members {
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b *player) int { return slices.Compare([]byte(a.id), []byte(b.id)) })
+	return all
+}
+
+func (g *group) has(id string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.members[id] != nil
+}
+
+func (g *group) record(name string) *memory.Decider {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.records[name] == nil {
+		g.records[name] = memory.NewDecider()
+	}
+	return g.records[name]
+}
+
+// operator is one of g's group.
+func (g *group) operator() Operator {
+	return Operator{Store: func(name string) (leaderelection.RaceDecider, error) { return g.record(name).Handle(), nil }}
+}
+
 // counts are how many shards each member may act on.
 func (g *group) counts() map[string]int {
 	n := map[string]int{}
@@ -292,18 +295,6 @@ func (g *group) settles(shards int, within time.Duration) time.Duration {
 	}
 }
 
-// both runs a test on stores that push, and on such that must be asked.
-func both(t *testing.T, f func(g *group)) {
-	for _, polled := range []bool{false, true} {
-		t.Run(fmt.Sprintf("polled=%v", polled), func(t *testing.T) {
-			play(t, func(g *group) {
-				g.polled = polled
-				f(g)
-			})
-		})
-	}
-}
-
 // moved returns how many shards have moved since it was called last.
 func (g *group) moved() int {
 	g.mu.Lock()
@@ -320,6 +311,12 @@ func (g *group) hide(p *player) {
 	delete(g.members, p.id)
 }
 
+func (g *group) show(p *player) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.members[p.id] = p
+}
+
 // dies is the end of a member's process: nothing of it is heard, and nothing that it has is acted on.
 func (g *group) dies(p *player) {
 	p.cut()
@@ -332,8 +329,133 @@ func (g *group) dies(p *player) {
 	}
 }
 
-func (g *group) show(p *player) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.members[p.id] = p
+// bury has those leave that were cut off for good. They do as if they were back, for a while.
+func (g *group) bury() {
+	for _, p := range g.zombies {
+		p.heal()
+		if err := p.member.Leave(context.Background()); err != nil {
+			g.t.Error(err)
+		}
+	}
+	g.zombies = nil
+}
+
+// stopAll has all members leave, and waits for a term.
+func (g *group) stopAll() {
+	for _, p := range g.all() {
+		p.leave()
+	}
+	time.Sleep(T)
+}
+
+// joinRefused has a member join whose Store refuses one record for good, for as long as it is true.
+func (g *group) joinRefused(id, record string) (refuses *atomic.Bool) {
+	refuses = new(atomic.Bool)
+	refuses.Store(true)
+	g.join(id, func(c *Config) {
+		store := c.Store
+		c.Store = func(name string) (leaderelection.RaceDecider, error) {
+			d, err := store(name)
+			if name == record {
+				d.(interface{ Inject(memory.Faults) }).Inject(func(memory.Op) memory.Fault {
+					if refuses.Load() {
+						return memory.Fault{Err: leaderelection.ErrPermanent}
+					}
+					return memory.Fault{}
+				})
+			}
+			return d, err
+		}
+	})
+	return refuses
+}
+
+// laggard is a store whose reads may lag behind, as those of a replica.
+type laggard struct {
+	leaderelection.RaceDecider
+	lags *atomic.Bool
+
+	mu  sync.Mutex
+	old *leaderelection.RaceEntry
+}
+
+func (l *laggard) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	e, err := l.RaceDecider.ReadCurrent(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err != nil:
+		return nil, err
+	case !l.lags.Load():
+		l.old = nil
+	case l.old == nil:
+		l.old = e.Clone()
+	default:
+		return l.old.Clone(), nil
+	}
+	return e, nil
+}
+
+// pushing is one that pushes.
+type pushing struct {
+	laggard
+	leaderelection.ChangeFeed
+}
+
+// Inject is the store's own, for tests that wrap what they are given.
+func (p *pushing) Inject(f memory.Faults) { p.ChangeFeed.(*memory.Decider).Inject(f) }
+
+// said is what was logged.
+type said struct{ logtest.Log }
+
+func (s *said) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
+
+// has reports whether one line has all of these.
+func (s *said) has(parts ...string) bool {
+	for line := range strings.Lines(s.String()) {
+		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// lines are what a member or an observer logs.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// wants fails unless each of these words was logged once since the last call.
+func (l *lines) wants(t *testing.T, words ...string) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range words {
+		if n := strings.Count(l.text.String(), w); n != 1 {
+			t.Errorf("%q was logged %d times, want once:\n%s", w, n, &l.text)
+		}
+	}
+	l.text.Reset()
+}
+
+func (l *lines) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Reset()
+}
+
+func (l *lines) log(c *Config) { c.Logger = slog.New(slog.NewTextHandler(l, nil)) }
+
+func names(p *player) (names []string) {
+	for _, o := range p.member.Owned() {
+		names = append(names, o.Name())
+	}
+	return names
 }

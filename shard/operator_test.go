@@ -4,18 +4,19 @@ package shard
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"log/slog"
-	"math/rand/v2"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
-	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 )
 
 // Operators pin, and empty a member, from anywhere.
@@ -60,6 +61,283 @@ func TestOperators(t *testing.T) {
 	}
 }
 
+// Operators' changes are each a version with an id of its own, and only if they change
+// something; what is refused says so, a lost race is run again, other errors are told.
+func TestOperatorWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := of(7, Numbered(2), placed{0, 1, false}, placed{0, 1, false})
+		a.id = "id"
+		e, err := a.entry(MaxAssignment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Replace(e)
+		h := d.Handle()
+		op, ctx := Operator{Store: func(string) (leaderelection.RaceDecider, error) { return h, nil }}, t.Context()
+		version := leaderelection.ElectionNumber(7)
+		for name, c := range []struct {
+			do     func() error
+			writes bool
+		}{
+			{func() error { return op.Drain(ctx, "b") }, true}, {func() error { return op.Drain(ctx, "b") }, false},
+			{func() error { return op.Pin(ctx, "1", "b") }, true}, {func() error { return op.Pin(ctx, "1", "b") }, false},
+			{func() error { return op.Pin(ctx, "1", "c") }, true}, {func() error { return op.Unpin(ctx, "1") }, true},
+			{func() error { return op.Unpin(ctx, "1") }, false}, {func() error { return op.Undrain(ctx, "x") }, false},
+			{func() error { return op.Undrain(ctx, "b") }, true}, {func() error { return op.Undrain(ctx, "b") }, false},
+		} {
+			before := d.Entry()
+			if err := c.do(); err != nil {
+				t.Fatal(err)
+			}
+			if c.writes {
+				version++
+			}
+			now := d.Entry()
+			if now.ElectionNumber != version || (now.Incarnation != before.Incarnation) != c.writes {
+				t.Errorf("%d: version %d %q follows %d %q", name, now.ElectionNumber, now.Incarnation, before.ElectionNumber, before.Incarnation)
+			}
+		}
+		for says, err := range map[string]error{
+			`no shard "2"`: op.Pin(ctx, "2", "b"), "the member is empty": op.Pin(ctx, "1", ""), "drain: the member": op.Drain(ctx, ""),
+			"Store is nil": Operator{}.Drain(ctx, "b"),
+		} {
+			if err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%v, want %q", err, says)
+			}
+		}
+		h.Inject(memory.Fail(leaderelection.ErrLostRace).On(memory.Write).Times(3))
+		if err := op.Drain(ctx, "b"); err != nil {
+			t.Errorf("after lost races: %v", err)
+		}
+		h.Inject(memory.Fail(memory.ErrLost).On(memory.Write))
+		if err := op.Undrain(ctx, "b"); !errors.Is(err, memory.ErrLost) {
+			t.Errorf("a write that failed: %v", err)
+		}
+		h.Inject(memory.Fail(leaderelection.ErrLostRace).On(memory.Write))
+		late := errors.New("too late")
+		short, cancel := context.WithTimeoutCause(ctx, time.Minute+time.Millisecond, late)
+		defer cancel()
+		if err := op.Undrain(short, "b"); !errors.Is(err, late) {
+			t.Errorf("lost for good: %v", err)
+		}
+	})
+}
+
+// After a reset tokens go on from the number that the operator named, also where the record
+// was deleted, and whoever watches hears of it.
+func TestResetOfADeletedAssignment(t *testing.T) {
+	both(t, func(g *group) {
+		ctx, cancel := context.WithCancel(context.Background())
+		watched := make(chan error)
+		var last *Assignment
+		go func() {
+			watched <- WatchConfig{Store: func(name string) (leaderelection.RaceDecider, error) {
+				return g.record(name).Handle().Polled(), nil
+			}}.Watch(ctx, func(_ context.Context, a *Assignment) { last = a })
+		}()
+		for _, id := range []string{"a", "b"} {
+			g.join(id)
+			g.settles(12, time.Minute)
+		}
+		g.stopAll()
+		version := g.record(assignmentName).Entry().ElectionNumber
+		g.record(assignmentName).Replace(nil)
+		after := leaderelection.ElectionNumber(time.Now().Unix() + 1000)
+		if err := g.operator().Reset(ctx, after, false); err != nil {
+			g.t.Fatal(err)
+		}
+		if e := g.record(assignmentName).Entry(); e.ElectionNumber <= version {
+			g.t.Errorf("version %d after %d: observers do not heed it", e.ElectionNumber, version)
+		}
+		g.join("c")
+		g.settles(12, time.Minute)
+		time.Sleep(time.Minute)
+		cancel()
+		<-watched
+		for i := range 12 {
+			if name, o := last.Shard(i); o.Token != after+1 || o.Member != "c" {
+				g.t.Errorf("shard %s: an observer knows %+v", name, o)
+			}
+		}
+	})
+}
+
+// What can be read stays, but for who owns what: a restored record's tokens may be too small.
+func TestResetKeepsWhatCanBeRead(t *testing.T) {
+	both(t, func(g *group) {
+		ctx, op := context.Background(), g.operator()
+		g.join("a")
+		g.settles(12, time.Minute)
+		if err := errors.Join(op.Pin(ctx, "7", "c"), op.Drain(ctx, "d")); err != nil {
+			g.t.Fatal(err)
+		}
+		g.stopAll()
+		before := g.record(assignmentName).Entry()
+		known, err := readAssignment(before)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		known = known.clone()
+		now := uint64(time.Now().Unix())
+		known.places[3].token, known.retired, known.version, known.id = now+2000, now+1500, known.version+1, "restored"
+		if err := writeNext(ctx, g.record(assignmentName), known); err != nil {
+			g.t.Fatal(err)
+		}
+		if err := op.Reset(ctx, leaderelection.ElectionNumber(now+1000), false); err != nil {
+			g.t.Fatal(err)
+		}
+		a, err := readAssignment(g.record(assignmentName).Entry())
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		if a.version <= known.version || a.id == known.id || len(a.sessions) != 0 || a.retired != now+1500 || a.pins["7"] != "c" || a.drained[0] != "d" || a.shards.Len() != 12 {
+			g.t.Errorf("%+v", a)
+		}
+		for i, p := range a.places {
+			want := placed{none, now + 1000, false}
+			if i == 3 {
+				want.token = now + 2000
+			}
+			if p != want {
+				g.t.Errorf("shard %d: %+v", i, p)
+			}
+		}
+	})
+}
+
+// While a member may own something nothing is reset, and nothing that cannot be judged,
+// unless it is forced. An election's record is never.
+func TestResetRefuses(t *testing.T) {
+	play(t, func(g *group) {
+		ctx, op := context.Background(), g.operator()
+		refused := func(after leaderelection.ElectionNumber, force bool, words string) {
+			g.t.Helper()
+			before := g.record(assignmentName).Entry()
+			if err := op.Reset(ctx, after, force); err == nil || !strings.Contains(err.Error(), words) {
+				g.t.Errorf("after %d, force %v: %v, want %q", after, force, err, words)
+			}
+			if e := g.record(assignmentName).Entry(); e.Compare(before) != 0 || e.Incarnation != before.Incarnation {
+				g.t.Errorf("it is written: %+v", e)
+			}
+		}
+		refused(0, true, "must be the greatest token")
+		refused(leaderelection.MaxElectionNumber, true, "must be the greatest token")
+		a, b := g.join("a"), g.join("b")
+		g.settles(12, time.Minute)
+		refused(100, false, "is held by")
+		b.leave() // who coordinates and has seat 0, or has the other seat
+		refused(100, false, `held by "a"`)
+		seats := map[string]*leaderelection.RaceEntry{}
+		for _, name := range []string{seatName(0), seatName(1)} { // deleted, with a member that runs
+			seats[name] = g.record(name).Entry()
+			g.record(name).Replace(nil)
+		}
+		refused(100, false, `coordinator is held by "a"`)
+		for name, e := range seats {
+			g.record(name).Replace(e)
+		}
+		a.leave()
+		for name, change := range map[string]func(e *leaderelection.RaceEntry){
+			`seat-1 is held by "x"`: func(e *leaderelection.RaceEntry) { e.TermExpiry = time.Now().Add(-T + time.Second) },
+			`seat-1 is held by "y"`: func(e *leaderelection.RaceEntry) { e.TermExpiry, e.Unsynchronized = time.Now().Add(-time.Hour), true },
+		} {
+			vacant := g.record(seatName(1)).Entry()
+			held := vacant.Clone()
+			held.LeaderID, held.TermLength, held.Extension = name[len(name)-2:len(name)-1]+"#1", T, held.Extension+1
+			change(held)
+			g.record(seatName(1)).Replace(held)
+			refused(100, false, name)
+			g.record(seatName(1)).Replace(vacant)
+		}
+		e := g.record(assignmentName).Entry()
+		foreign := e.Clone()
+		foreign.ConnectionParams = []byte(`{"form":"shards/2"}`)
+		g.record(assignmentName).Replace(foreign)
+		refused(100, false, "shards/2")
+		led := foreign.Clone()
+		led.LeaderID = "somebody"
+		g.record(assignmentName).Replace(led)
+		refused(100, true, "somebody")
+		g.record(assignmentName).Replace(foreign)
+		if err := op.Reset(ctx, 100, true); err != nil {
+			g.t.Error(err)
+		}
+		if a, err := readAssignment(g.record(assignmentName).Entry()); err != nil || a.retired != uint64(time.Now().Unix()) || a.version <= foreign.ElectionNumber {
+			g.t.Errorf("%+v, %v", a, err)
+		}
+		if err := op.Reset(ctx, 200, false); err != nil {
+			g.t.Error(err)
+		}
+	})
+	if err := (Operator{}).Reset(t.Context(), 1, true); err == nil {
+		t.Error("without a Store")
+	}
+}
+
+// broken is a record whose bytes are none.
+type broken struct {
+	*memory.Decider
+	mended bool
+}
+
+func (b *broken) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	e, err := b.Decider.ReadCurrent(ctx)
+	if err == nil && !b.mended {
+		return nil, &leaderelection.DamagedRecordError{Token: e.Token, Err: errors.New("it is not JSON")}
+	}
+	return e, err
+}
+
+func (b *broken) WriteEntry(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	t, err := b.Decider.WriteEntry(ctx, e)
+	b.mended = b.mended || err == nil
+	return t, err
+}
+
+// Damaged records are replaced only when that is forced; then damaged seats are no matter.
+func TestResetOfADamagedAssignment(t *testing.T) {
+	for _, damaged := range []string{assignmentName, coordinatorName, seatName(0), seatName(1)} {
+		play(t, func(g *group) {
+			g.join("a")
+			g.join("b")
+			g.settles(12, time.Minute)
+			g.stopAll()
+			record := &broken{Decider: g.record(damaged).Handle()}
+			op := Operator{Store: func(name string) (leaderelection.RaceDecider, error) {
+				if name == damaged {
+					return record, nil
+				}
+				return g.record(name).Handle(), nil
+			}}
+			version := g.record(assignmentName).Entry().ElectionNumber
+			ctx := context.Background()
+			after := leaderelection.ElectionNumber(time.Now().Unix() + 50)
+			err := op.Reset(ctx, after, false)
+			if err == nil || !strings.Contains(err.Error(), "it is not JSON") || !strings.Contains(err.Error(), "force") {
+				t.Errorf("%s is damaged: %v", damaged, err)
+			}
+			if err := op.Reset(ctx, after, true); err != nil {
+				t.Fatal(err)
+			}
+			if e := g.record(assignmentName).Entry(); e.ElectionNumber <= version {
+				t.Errorf("%s was damaged: version %d after %d", damaged, e.ElectionNumber, version)
+			}
+			g.join("c")
+			g.settles(12, time.Minute)
+			if o := g.members["c"].member.Owned(); len(o) != 12 || o[0].ElectionNumber() != after+1 {
+				t.Errorf("%s was damaged: %d shards, %+v", damaged, len(o), o)
+			}
+		})
+	}
+}
+
+func (g *group) operatorPins(shard, member string) {
+	if err := g.operator().Pin(context.Background(), shard, member); err != nil {
+		g.t.Error(err)
+	}
+}
+
 // Observers hear of each version, merged at most.
 func TestWatch(t *testing.T) {
 	both(t, func(g *group) {
@@ -97,72 +375,29 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// A wrong Config is refused with all its faults, and nothing is asked of the store.
-func TestBadInput(t *testing.T) {
-	one := memory.NewDecider()
-	records := map[string]*memory.Decider{}
-	good := func() Config {
-		return Config{
-			MemberID: "a", Shards: Numbered(3), OnOwned: func(context.Context, *Owned) error { return nil },
-			Store: func(name string) (leaderelection.RaceDecider, error) {
-				if records[name] == nil {
-					records[name] = memory.NewDecider()
-					records[name].Inject(func(memory.Op) memory.Fault {
-						t.Error("the store is asked")
-						return memory.Fault{}
-					})
-				}
-				return records[name], nil
-			},
+// A wrong WatchConfig is refused with all its faults.
+func TestWatchRefuses(t *testing.T) {
+	err := WatchConfig{MaxClockSkew: -1, PollInterval: 5}.Watch(t.Context(), nil)
+	if !errors.Is(err, leaderelection.ErrConfig) || !strings.Contains(err.Error(), "PollInterval is 5ns: a bare number") {
+		t.Errorf("a duration without a unit: %v", err)
+	}
+	for _, says := range []string{"Store is nil", "callback given to Watch is nil", "must not be negative"} {
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v lacks %q", err, says)
 		}
 	}
-	long := strings.Repeat("x", maxName+1)
-	for name, c := range map[string]struct {
-		change func(*Config)
-		says   string
-	}{
-		"no store":   {func(c *Config) { c.Store = nil }, "Store is nil"},
-		"no decider": {func(c *Config) { c.Store = func(string) (leaderelection.RaceDecider, error) { return nil, nil } }, "no decider"},
-		"a failure": {func(c *Config) {
-			c.Store = func(string) (leaderelection.RaceDecider, error) { return nil, errors.New("no bucket") }
-		}, "no bucket"},
-		"one decider":  {func(c *Config) { c.Store = func(string) (leaderelection.RaceDecider, error) { return one, nil } }, "same decider"},
-		"no name":      {func(c *Config) { c.MemberID = "" }, "MemberID is empty"},
-		"long name":    {func(c *Config) { c.MemberID = long }, "257 bytes"},
-		"no shards":    {func(c *Config) { c.Shards = Shards{} }, "no Shards"},
-		"twice":        {func(c *Config) { c.Shards = Named("x", "y", "x") }, `"x" is there twice`},
-		"empty":        {func(c *Config) { c.Shards = Named("x", "") }, "is empty"},
-		"long":         {func(c *Config) { c.Shards = Named(long) }, "257 bytes"},
-		"too many":     {func(c *Config) { c.Shards = Numbered(MaxShards + 1) }, "more than a group may have"},
-		"negative":     {func(c *Config) { c.Shards = Numbered(-1) }, "cannot be"},
-		"no unit":      {func(c *Config) { c.DrainTimeout = 30 }, "DrainTimeout is 30ns: a bare number"},
-		"no OnOwned":   {func(c *Config) { c.OnOwned = nil }, "OnOwned is nil"},
-		"weight":       {func(c *Config) { c.Weight = -1 }, "Weight is -1"},
-		"term":         {func(c *Config) { c.TermLength = 5 }, "TermLength is 5ns"},
-		"skew":         {func(c *Config) { c.MaxClockSkew = time.Hour }, "must be at least twice MaxClockSkew"},
-		"not the room": {func(c *Config) { c.Shards = Named(random(3000, 200)...) }, "a record has room for"},
+	for says, w := range map[string]WatchConfig{
+		"SharedClock says that there is no skew": {ClockPolicy: leaderelection.SharedClock, MaxClockSkew: time.Second},
+		"ClockPolicy is 9":                       {ClockPolicy: 9},
+		"a bare number":                          {MaxClockSkew: 5},
 	} {
-		cfg := good()
-		c.change(&cfg)
-		cfg.ClockPolicy = 9 // which the election refuses: the error names all faults
-		if _, err := cfg.Start(t.Context()); !errors.Is(err, leaderelection.ErrConfig) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "ClockPolicy is 9") {
-			t.Errorf("%s: %v", name, err)
+		w.Store = func(string) (leaderelection.RaceDecider, error) { return memory.NewDecider(), nil }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if err := w.Watch(ctx, func(context.Context, *Assignment) {}); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
 		}
+		cancel()
 	}
-}
-
-// random returns n names that no compression makes shorter.
-func random(n, length int) []string {
-	rng := rand.New(rand.NewPCG(1, 5))
-	names := make([]string, n)
-	for i := range names {
-		b := make([]byte, length)
-		for k := range b {
-			b[k] = byte(' ' + rng.IntN(94))
-		}
-		names[i] = string(b)
-	}
-	return names
 }
 
 // An observer whose store must be asked reads the coordinator's record, which is small, and
@@ -202,183 +437,266 @@ func TestWatchReadsLittle(t *testing.T) {
 	})
 }
 
-// Members that share a MemberID never own a shard at once, and both have their part: the
-// judge sees to the first.
-func TestOneMemberIDTwice(t *testing.T) {
-	both(t, func(g *group) {
-		a := g.join("a")
-		g.settles(12, time.Minute)
-		b := g.join("b", func(c *Config) { c.MemberID = "a" })
-		g.settles(12, 2*time.Minute)
-		if x, y := a.member.Session(), b.member.Session(); x == y || x == (SessionID{}) || y == (SessionID{}) {
-			t.Errorf("sessions %v and %v", x, y)
+// An observer is told of newer assignments only, and of the newest though reading it fails at
+// first, or the record refuses for good at first.
+func TestWatchTellsOfNewerOnly(t *testing.T) {
+	for _, polled := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			records := map[string]*memory.Decider{assignmentName: memory.NewDecider(), coordinatorName: memory.NewDecider()}
+			var mu sync.Mutex
+			var fault error
+			var told []leaderelection.ElectionNumber
+			fails := func(err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				fault = err
+			}
+			w := WatchConfig{PollInterval: T, Store: func(name string) (leaderelection.RaceDecider, error) {
+				d := records[name].Handle()
+				d.Inject(func(op memory.Op) memory.Fault {
+					mu.Lock()
+					defer mu.Unlock()
+					if fault == memory.ErrLost && (name != assignmentName || op.Kind != memory.Read) {
+						return memory.Fault{}
+					}
+					return memory.Fault{Err: fault}
+				})
+				if polled {
+					return d.Polled(), nil
+				}
+				return d, nil
+			}}
+			put := func(version, named leaderelection.ElectionNumber) {
+				a := gives(version, 1, placed{0, uint64(version), false})
+				a.id = "id"
+				e, err := a.entry(MaxAssignment)
+				if err != nil {
+					t.Fatal(err)
+				}
+				records[assignmentName].Replace(e)
+				records[coordinatorName].Replace(&leaderelection.RaceEntry{
+					LeaderID: "a#1", ElectionNumber: 1, Extension: uint64(time.Now().Unix()), TermLength: T, TermExpiry: time.Now().Add(time.Hour),
+					ConnectionParams: fmt.Appendf(nil, `{"form":"coordinator/1","version":%d}`, named),
+				})
+			}
+			fails(leaderelection.ErrPermanent)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() {
+				_ = w.Watch(ctx, func(_ context.Context, a *Assignment) {
+					mu.Lock()
+					defer mu.Unlock()
+					told = append(told, a.Version())
+				})
+			}()
+			expect := func(after time.Duration, want ...leaderelection.ElectionNumber) {
+				t.Helper()
+				time.Sleep(after)
+				mu.Lock()
+				defer mu.Unlock()
+				if !slices.Equal(told, want) {
+					t.Errorf("polled=%v: told of %v, want %v", polled, told, want)
+				}
+			}
+			expect(4 * T)
+			fails(nil)
+			put(5, 5)
+			expect(3*T, 5)
+			put(3, 6) // a stale read looks like that
+			expect(3*T, 5)
+			fails(memory.ErrLost) // of reads of the assignment
+			put(6, 7)
+			expect(3*T/2+time.Second/2, 5)
+			fails(nil)
+			expect(T/4+time.Second, 5, 6) // tried again each quarter of PollInterval
+			put(7, 8)
+			expect(T+time.Second, 5, 6, 7)
+		})
+	}
+}
+
+// An observer whose read lags behind what it was told reads again, until a read shows that.
+func TestWatchReadsUntilItShows(t *testing.T) {
+	for _, polled := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			assignment, coordinator := memory.NewDecider(), memory.NewDecider()
+			put := func(version leaderelection.ElectionNumber) {
+				a := gives(version, 1, placed{0, uint64(version), false})
+				a.id = fmt.Sprint(version)
+				e, err := a.entry(MaxAssignment)
+				if err != nil {
+					t.Fatal(err)
+				}
+				assignment.Replace(e)
+				coordinator.Replace(&leaderelection.RaceEntry{
+					LeaderID: "a#1", ElectionNumber: 1, Extension: uint64(version), TermLength: T, TermExpiry: time.Now().Add(time.Hour),
+					ConnectionParams: fmt.Appendf(nil, `{"form":"coordinator/1","version":%d}`, version),
+				})
+			}
+			var told, reads atomic.Int64
+			lagging := &atomic.Bool{}
+			lag := &laggard{RaceDecider: assignment.Polled(), lags: lagging}
+			w := WatchConfig{PollInterval: T, Store: func(name string) (leaderelection.RaceDecider, error) {
+				switch {
+				case name == coordinatorName:
+					return coordinator.Polled(), nil
+				case polled:
+					return counted{lag, &reads}, nil
+				}
+				return &pushing{laggard{RaceDecider: counted{lag, &reads}, lags: &atomic.Bool{}}, assignment}, nil
+			}}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_ = w.Watch(ctx, func(_ context.Context, a *Assignment) { told.Store(int64(a.Version())) })
+			}()
+			put(5)
+			time.Sleep(2 * T)
+			if told.Load() != 5 {
+				t.Fatalf("polled=%v: told of %d", polled, told.Load())
+			}
+			lagging.Store(true)
+			_, _ = lag.ReadCurrent(ctx) // what it shows from now on
+			put(6)
+			time.Sleep(T + time.Minute)
+			if lagging.Store(false); told.Load() != 5 {
+				t.Fatalf("polled=%v: told of %d by reads that lag", polled, told.Load())
+			}
+			time.Sleep(T + time.Millisecond)
+			if told.Load() != 6 {
+				t.Errorf("polled=%v: told of %d, and reads show 6", polled, told.Load())
+			}
+			n := reads.Load()
+			if time.Sleep(10 * time.Minute); reads.Load() > n+41 { // a vacant record is read every PollInterval by Watch itself
+				t.Errorf("polled=%v: %d reads in calm", polled, reads.Load()-n)
+			}
+			cancel()
+			<-done
+		})
+	}
+}
+
+// counted counts reads.
+type counted struct {
+	leaderelection.RaceDecider
+	reads *atomic.Int64
+}
+
+func (c counted) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	c.reads.Add(1)
+	return c.RaceDecider.ReadCurrent(ctx)
+}
+
+// Who looks on sees who coordinates and who has which seat, and by the clocks' skew whether that
+// is over.
+func TestLookingOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		records := map[string]*memory.Decider{}
+		for _, name := range []string{assignmentName, coordinatorName, seatName(0), seatName(1), seatName(2)} {
+			records[name] = memory.NewDecider()
 		}
-		b.cut()
-		g.hide(b)
-		g.settles(12, 5*T)
-		g.show(b)
+		info, err := json.Marshal((&Member{cfg: Config{MemberID: "b", Weight: 2, Capacity: 9, Zone: "z"}}).info())
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := held(3, 0, 10*time.Second)
+		e.ConnectionParams = info
+		records[seatName(1)].Replace(e)
+		records[seatName(0)].Replace(&leaderelection.RaceEntry{ElectionNumber: 7})
+		records[coordinatorName].Replace(held(4, 0, 10*time.Second))
+		w := WatchConfig{Store: func(name string) (leaderelection.RaceDecider, error) { return records[name], nil }}
+		shared := w
+		shared.ClockPolicy = leaderelection.SharedClock
+		look := func(w WatchConfig) (coordinator string, over bool) {
+			t.Helper()
+			id, err := w.Coordinator(t.Context())
+			seats, err2 := w.Seats(t.Context(), nil)
+			if err := errors.Join(err, err2); err != nil || len(seats) != 2 {
+				t.Fatalf("%+v, %v", seats, err)
+			}
+			want := Seat{Session: SessionID{1, 3}, Member: "b", Weight: 2, Capacity: 9, Zone: "z", Until: e.TermExpiry, Over: seats[1].Over}
+			if got := seats[1]; got.Session != want.Session || got.Member != want.Member || got.Weight != 2 || got.Capacity != 9 || got.Zone != "z" || !got.Until.Equal(want.Until) {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+			if seats[0].Member != "" || seats[0].Session != (SessionID{0, 7}) {
+				t.Errorf("nobody has seat 0: %+v", seats[0])
+			}
+			return id, seats[1].Over
+		}
+		for _, c := range []struct {
+			after       time.Duration
+			w           WatchConfig
+			coordinator string
+			over        bool
+		}{
+			{10 * time.Second, w, "b", false},
+			{0, shared, "b", false},
+			{S, w, "b", false},
+			{0, shared, "", true},
+			{1, w, "", true},
+		} {
+			time.Sleep(c.after)
+			if id, over := look(c.w); id != c.coordinator || over != c.over {
+				t.Errorf("%v later: coordinator %q, seat over: %v; want %q, %v", c.after, id, over, c.coordinator, c.over)
+			}
+		}
+		e = held(5, 0, -time.Hour)
+		e.Unsynchronized = true
+		records[coordinatorName].Replace(e)
+		if id, err := w.Coordinator(t.Context()); id != "b" || err != nil {
+			t.Errorf("by no common clock: %q, %v", id, err)
+		}
 	})
 }
 
-// Two processes with one MemberID are reported, even if the program has no Logger: then by the
-// default one, which is told what is wrong and nothing else.
-func TestOneMemberIDTwiceIsLogged(t *testing.T) {
-	var own, others said
-	old := slog.Default()
-	slog.SetDefault(others.logger())
-	defer slog.SetDefault(old)
-	play(t, func(g *group) {
-		g.join("a", func(c *Config) { c.Logger = own.logger() })
-		g.settles(12, time.Minute)
-		if text := own.String(); strings.Contains(text, "stopped") || strings.Contains(text, "given up") {
-			t.Errorf("Start tells of a campaign that was tried only:\n%s", text)
+// A seat that cannot be read hides no other; nobody's can be read only if all fail.
+func TestSeatsThatCannotBeRead(t *testing.T) {
+	fails := map[string]error{}
+	records := map[string]*memory.Decider{}
+	for k := range 4 {
+		name := seatName(k)
+		records[name] = memory.NewDecider()
+		records[name].Inject(func(memory.Op) memory.Fault { return memory.Fault{Err: fails[name]} })
+		if k < 3 {
+			records[name].Replace(&leaderelection.RaceEntry{ElectionNumber: 7})
 		}
-		g.join("b", func(c *Config) { c.MemberID, c.Logger = "a", nil })
-		g.settles(12, 2*time.Minute)
-		time.Sleep(2 * T)
-		if !own.has("several processes have one MemberID", "[a]") {
-			t.Errorf("logged:\n%s", &own)
-		}
-		if text := others.String(); strings.Contains(text, "level=INFO") {
-			t.Errorf("without a Logger:\n%s", text)
-		}
-		g.all()[0].leave() // who coordinates
-		time.Sleep(4 * T)
-		b := g.join("c", func(c *Config) { c.MemberID, c.Logger = "a", nil })
-		time.Sleep(4 * T)
-		if !others.has("level=WARN", "several processes have one MemberID") {
-			t.Errorf("without a Logger:\n%s", &others)
-		}
-		_ = b
-	})
-}
-
-// Shards that find no room stay without an owner, and the coordinator says how many.
-func TestCapacityTooSmall(t *testing.T) {
-	play(t, func(g *group) {
-		var said said
-		small := func(c *Config) { c.Capacity, c.Logger = 4, said.logger() }
-		g.join("a", small)
-		g.join("b", small)
-		time.Sleep(time.Minute)
-		if n := g.counts(); n["a"] != 4 || n["b"] != 4 {
-			t.Errorf("of 12 shards, with room for 8: %v", n)
-		}
-		if !said.has("find no member with room", "shards=4") {
-			t.Errorf("it was not said that 4 shards find no room:\n%s", &said)
-		}
-		g.join("c", small)
-		g.settles(12, time.Minute)
-		if !said.has("every shard finds a member with room again") || said.has("find no member with room", "shards=0") {
-			t.Errorf("it was not said that all shards find room again:\n%s", &said)
-		}
-	})
-}
-
-// A member of which the group has other numbered shards says so, and is given none.
-func TestMembersThatDisagree(t *testing.T) {
-	play(t, func(g *group) {
-		var said said
-		g.join("a")
-		g.settles(12, time.Minute)
-		b := g.join("b", func(c *Config) { c.Shards, c.Logger = Numbered(5), said.logger() })
-		g.hide(b)
-		time.Sleep(time.Minute)
-		g.settles(12, time.Minute)
-		g.show(b)
-		if !said.has("the group's shards are not this member's", "shards=12", "own=5") {
-			t.Errorf("it was not said that the members disagree:\n%s", &said)
-		}
-	})
-}
-
-// As many shards by other names are others, too: both sides are named. It is said once, and
-// again when another coordinator has others still.
-func TestMembersThatDisagreeOnNames(t *testing.T) {
-	play(t, func(g *group) {
-		var b, c said
-		with := func(said *said, names ...string) func(*Config) {
-			return func(c *Config) { c.Shards, c.Logger = Named(names...), said.logger() }
-		}
-		a := g.join("a", with(new(said), "x", "y", "z"))
-		g.settles(3, time.Minute)
-		g.join("b", with(&b, "x", "v", "w"))
-		g.settles(3, time.Minute)
-		time.Sleep(4 * T)
-		if n := strings.Count(b.String(), "are not this member's"); n != 1 || !b.has("are not this member's", "shards=3", "own=3", `missing="\"v\", \"w\""`, `unknown="\"y\", \"z\""`) {
-			t.Errorf("it was said %d times that the members disagree:\n%s", n, &b)
-		}
-		a.leave()
-		g.settles(3, 2*T)
-		g.join("c", with(&c, "x", "v", "q"))
-		g.settles(3, time.Minute)
-		if !c.has("are not this member's", `missing="\"q\""`, `unknown="\"w\""`) {
-			t.Errorf("it was not said that the members disagree:\n%s", &c)
-		}
-	})
-}
-
-// While the group gets rid of shards that its members have not, they agree.
-func TestMembersThatAgree(t *testing.T) {
-	play(t, func(g *group) {
-		var said said
-		is := func(names ...string) func(*Config) {
-			return func(c *Config) { c.Shards, c.Logger = Named(names...), said.logger() }
-		}
-		a := g.join("a", is("u", "v", "w", "x"))
-		g.settles(4, time.Minute)
-		b := g.join("b", is("y", "z"))
-		g.settles(4, time.Minute)
-		b.linger.Store(int64(T))
-		a.leave() // b coordinates, and has two that are to go
-		time.Sleep(time.Second)
-		if now := b.member.Assignment(); now.Len() != 4 {
-			t.Errorf("there are %+v", now)
-		}
-		c := g.join("c", is("y", "z"))
-		time.Sleep(time.Second)
-		if now := c.member.Assignment(); now == nil || now.Len() != 4 || said.has("id=c ", "are not this member's") {
-			t.Errorf("c knows %+v, and says\n%s", now, &said)
-		}
-		b.linger.Store(0)
-		g.settles(2, 2*T)
-	})
-}
-
-// What differs is told by names, and whether what the group has too many of is about to go.
-func TestDiffers(t *testing.T) {
-	a := of(1, Named("a", "b", "c", "d"), placed{0, 1, false}, placed{0, 1, true}, placed{none, 1, false}, placed{0, 1, false})
+	}
+	w := WatchConfig{Store: func(name string) (leaderelection.RaceDecider, error) { return records[name], nil }}
+	a := gives(1, 1, placed{0, 1, false}).public() // it names seat 0 alone
+	damage := &leaderelection.DamagedRecordError{Err: errors.New("not JSON")}
+	lost := errors.New("lost")
 	for name, c := range map[string]struct {
-		a                *assignment
-		want             Shards
-		missing, unknown string
-		going            bool
+		fails map[int]error
+		want  string // of each seat: read, or not
 	}{
-		"the same": {a, Named("a", "b", "c", "d"), "", "", true},
-		"about to": {a, Named("a", "d"), "", `"b", "c"`, true},
-		"one less": {a, Named("a", "b", "c"), "", `"d"`, false},
-		"more":     {a, Named("a", "b", "c", "d", "e"), `"e"`, "", true},
-		"others":   {a, Named("x", "y", "d"), `"x", "y"`, `"a", "b", "c"`, false},
-		"many":     {a, Numbered(9), `"0", "1", "2" and 6 more`, `"a", "b", "c" and 1 more`, false},
-		"forms":    {of(1, Numbered(2), placed{0, 1, false}, placed{0, 1, false}), Named("0", "1"), "", "", true},
+		"none":                {nil, "rrr"},
+		"a damaged one":       {map[int]error{0: damage}, "-rr"},
+		"two":                 {map[int]error{0: damage, 1: damage}, "--r"},
+		"the one beyond":      {map[int]error{3: damage}, "rrr-"},
+		"one by chance":       {map[int]error{0: lost}, "-rr"},
+		"an unnamed one":      {map[int]error{1: lost}, "r-"}, // the store fails: the next may, too
+		"all that are looked": {map[int]error{0: lost, 1: lost}, ""},
 	} {
-		if missing, unknown, going := c.a.differs(c.want); missing != c.missing || unknown != c.unknown || going != c.going {
-			t.Errorf("%s: missing %s, unknown %s, %v", name, missing, unknown, going)
+		clear(fails)
+		for k, err := range c.fails {
+			fails[seatName(k)] = err
+		}
+		seats, err := w.Seats(t.Context(), a)
+		got := ""
+		for k, s := range seats {
+			switch {
+			case s.Session.Seat != k:
+				t.Errorf("%s: seat %d says that it is %d", name, k, s.Session.Seat)
+			case s.Err == nil && s.Session.Number == 7:
+				got += "r"
+			case errors.Is(s.Err, c.fails[k]) && strings.Contains(s.Err.Error(), seatName(k)):
+				got += "-"
+			}
+		}
+		if got != c.want || (err != nil) != (c.want == "") {
+			t.Errorf("%s: %q and %v, want %q", name, got, err, c.want)
 		}
 	}
-}
-
-// said is what was logged.
-type said struct{ logtest.Log }
-
-func (s *said) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
-
-// has reports whether one line has all of these.
-func (s *said) has(parts ...string) bool {
-	for line := range strings.Lines(s.String()) {
-		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
-			return true
-		}
-	}
-	return false
 }
