@@ -362,20 +362,6 @@ func TestLapsedSessionsAreNotNamed(t *testing.T) {
 	}
 }
 
-// Shards that find no room are counted, and stay without an owner.
-func TestHomeless(t *testing.T) {
-	d := newDesk(t, 4)
-	info, err := json.Marshal((&Member{cfg: Config{MemberID: "a", Weight: 1, Capacity: 3, Shards: d.cfg.Shards}}).info())
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.learn(0, &leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, ConnectionParams: info}, false)
-	next, homeless := decideAs(nil, d.facts, &d.cfg)
-	if homeless != 1 || next.places[3].session != none {
-		t.Errorf("%d homeless: %+v", homeless, next.places)
-	}
-}
-
 // A member is never given more than its Capacity, also while it is asked to let go of something
 // for the sake of a pin.
 func TestCapacityWhileShardsMove(t *testing.T) {

@@ -3,8 +3,8 @@
 package shard
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -256,9 +256,50 @@ func (g *group) record(name string) *memory.Decider {
 	return g.records[name]
 }
 
+// store is a Store of the group's records for one who is no member. Fault, if not nil, has what
+// happens to its calls.
+func (g *group) store(fault func(name string, op memory.Op) memory.Fault) func(string) (leaderelection.RaceDecider, error) {
+	return func(name string) (leaderelection.RaceDecider, error) {
+		d := g.record(name).Handle()
+		if fault != nil {
+			d.Inject(func(op memory.Op) memory.Fault { return fault(name, op) })
+		}
+		if g.polled {
+			return d.Polled(), nil
+		}
+		return d, nil
+	}
+}
+
 // operator is one of g's group.
-func (g *group) operator() Operator {
-	return Operator{Store: func(name string) (leaderelection.RaceDecider, error) { return g.record(name).Handle(), nil }}
+func (g *group) operator() Operator { return Operator{Store: g.store(nil)} }
+
+// observe starts an observer, and returns what ends it.
+func (g *group) observe(w WatchConfig, cb func(*Assignment)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	watched := make(chan error, 1)
+	go func() { watched <- w.Watch(ctx, func(_ context.Context, a *Assignment) { cb(a) }) }()
+	return func() {
+		cancel()
+		if err := <-watched; !errors.Is(err, context.Canceled) {
+			g.t.Error(err)
+		}
+	}
+}
+
+// put puts an assignment on record, and a coordinator's record that names a version.
+func (g *group) put(version, named leaderelection.ElectionNumber) {
+	a := gives(version, 1, placed{0, uint64(version), false})
+	a.id = "id"
+	e, err := a.entry(MaxAssignment)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.record(assignmentName).Replace(e)
+	g.record(coordinatorName).Replace(&leaderelection.RaceEntry{
+		LeaderID: "a#1", ElectionNumber: 1, Extension: uint64(time.Now().Unix()), TermLength: T, TermExpiry: time.Now().Add(time.Hour),
+		ConnectionParams: fmt.Appendf(nil, `{"form":"coordinator/1","version":%d}`, named),
+	})
 }
 
 // counts are how many shards each member may act on.
@@ -348,25 +389,30 @@ func (g *group) stopAll() {
 	time.Sleep(T)
 }
 
+// suffering has a member's calls for one record, or for all if it is "", suffer what f says.
+func suffering(record string, f memory.Faults) func(*Config) {
+	return func(c *Config) {
+		store := c.Store
+		c.Store = func(name string) (leaderelection.RaceDecider, error) {
+			d, err := store(name)
+			if name == record || record == "" {
+				d.(interface{ Inject(memory.Faults) }).Inject(f)
+			}
+			return d, err
+		}
+	}
+}
+
 // joinRefused has a member join whose Store refuses one record for good, for as long as it is true.
 func (g *group) joinRefused(id, record string) (refuses *atomic.Bool) {
 	refuses = new(atomic.Bool)
 	refuses.Store(true)
-	g.join(id, func(c *Config) {
-		store := c.Store
-		c.Store = func(name string) (leaderelection.RaceDecider, error) {
-			d, err := store(name)
-			if name == record {
-				d.(interface{ Inject(memory.Faults) }).Inject(func(memory.Op) memory.Fault {
-					if refuses.Load() {
-						return memory.Fault{Err: leaderelection.ErrPermanent}
-					}
-					return memory.Fault{}
-				})
-			}
-			return d, err
+	g.join(id, suffering(record, func(memory.Op) memory.Fault {
+		if refuses.Load() {
+			return memory.Fault{Err: leaderelection.ErrPermanent}
 		}
-	})
+		return memory.Fault{}
+	}))
 	return refuses
 }
 
@@ -410,6 +456,9 @@ type said struct{ logtest.Log }
 
 func (s *said) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
 
+// log has a member log here.
+func (s *said) log(c *Config) { c.Logger = s.logger() }
+
 // has reports whether one line has all of these.
 func (s *said) has(parts ...string) bool {
 	for line := range strings.Lines(s.String()) {
@@ -420,38 +469,16 @@ func (s *said) has(parts ...string) bool {
 	return false
 }
 
-// lines are what a member or an observer logs.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
 // wants fails unless each of these words was logged once since the last call.
-func (l *lines) wants(t *testing.T, words ...string) {
+func (s *said) wants(t *testing.T, words ...string) {
 	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	text := s.Take()
 	for _, w := range words {
-		if n := strings.Count(l.text.String(), w); n != 1 {
-			t.Errorf("%q was logged %d times, want once:\n%s", w, n, &l.text)
+		if n := strings.Count(text, w); n != 1 {
+			t.Errorf("%q was logged %d times, want once:\n%s", w, n, text)
 		}
 	}
-	l.text.Reset()
 }
-
-func (l *lines) clear() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text.Reset()
-}
-
-func (l *lines) log(c *Config) { c.Logger = slog.New(slog.NewTextHandler(l, nil)) }
 
 func names(p *player) (names []string) {
 	for _, o := range p.member.Owned() {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -26,8 +25,7 @@ func TestOperators(t *testing.T) {
 			g.join(id)
 		}
 		g.settles(12, time.Minute)
-		op := Operator{Store: func(name string) (leaderelection.RaceDecider, error) { return g.record(name).Handle(), nil }}
-		ctx := context.Background()
+		op, ctx := g.operator(), context.Background()
 		for _, err := range []error{op.Drain(ctx, "b"), op.Drain(ctx, "b"), op.Pin(ctx, "3", "b"), op.Pin(ctx, "3", "b")} {
 			if err != nil {
 				g.t.Fatal(err)
@@ -128,14 +126,8 @@ func TestOperatorWrites(t *testing.T) {
 // was deleted, and whoever watches hears of it.
 func TestResetOfADeletedAssignment(t *testing.T) {
 	both(t, func(g *group) {
-		ctx, cancel := context.WithCancel(context.Background())
-		watched := make(chan error)
 		var last *Assignment
-		go func() {
-			watched <- WatchConfig{Store: func(name string) (leaderelection.RaceDecider, error) {
-				return g.record(name).Handle().Polled(), nil
-			}}.Watch(ctx, func(_ context.Context, a *Assignment) { last = a })
-		}()
+		stop := g.observe(WatchConfig{Store: g.store(nil)}, func(a *Assignment) { last = a })
 		for _, id := range []string{"a", "b"} {
 			g.join(id)
 			g.settles(12, time.Minute)
@@ -144,7 +136,7 @@ func TestResetOfADeletedAssignment(t *testing.T) {
 		version := g.record(assignmentName).Entry().ElectionNumber
 		g.record(assignmentName).Replace(nil)
 		after := leaderelection.ElectionNumber(time.Now().Unix() + 1000)
-		if err := g.operator().Reset(ctx, after, false); err != nil {
+		if err := g.operator().Reset(context.Background(), after, false); err != nil {
 			g.t.Fatal(err)
 		}
 		if e := g.record(assignmentName).Entry(); e.ElectionNumber <= version {
@@ -153,8 +145,7 @@ func TestResetOfADeletedAssignment(t *testing.T) {
 		g.join("c")
 		g.settles(12, time.Minute)
 		time.Sleep(time.Minute)
-		cancel()
-		<-watched
+		stop()
 		for i := range 12 {
 			if name, o := last.Shard(i); o.Token != after+1 || o.Member != "c" {
 				g.t.Errorf("shard %s: an observer knows %+v", name, o)
@@ -332,39 +323,21 @@ func TestResetOfADamagedAssignment(t *testing.T) {
 	}
 }
 
-func (g *group) operatorPins(shard, member string) {
-	if err := g.operator().Pin(context.Background(), shard, member); err != nil {
-		g.t.Error(err)
-	}
-}
-
 // Observers hear of each version, merged at most.
 func TestWatch(t *testing.T) {
 	both(t, func(g *group) {
-		ctx, cancel := context.WithCancel(context.Background())
 		var last *Assignment
-		watched := make(chan error)
-		go func() {
-			watched <- WatchConfig{Store: func(name string) (leaderelection.RaceDecider, error) {
-				if g.polled {
-					return g.record(name).Handle().Polled(), nil
-				}
-				return g.record(name).Handle(), nil
-			}}.Watch(ctx, func(_ context.Context, a *Assignment) {
-				if last != nil && a.Version() <= last.Version() {
-					g.t.Errorf("version %d after %d", a.Version(), last.Version())
-				}
-				last = a
-			})
-		}()
+		stop := g.observe(WatchConfig{Store: g.store(nil)}, func(a *Assignment) {
+			if last != nil && a.Version() <= last.Version() {
+				g.t.Errorf("version %d after %d", a.Version(), last.Version())
+			}
+			last = a
+		})
 		time.Sleep(time.Minute)
 		a := g.join("a")
 		g.settles(12, time.Minute)
 		time.Sleep(time.Minute)
-		cancel()
-		if err := <-watched; !errors.Is(err, context.Canceled) {
-			g.t.Error(err)
-		}
+		stop()
 		o, ok := last.Owner("7")
 		if !ok || o.Member != "a" || o.Session != a.member.Session() || o.HostPort[0] != "a:80" || o.Token == 0 || last.Len() != 12 || len(last.Members()) != 1 {
 			g.t.Errorf("shard 7: %+v, %v", o, ok)
@@ -408,29 +381,14 @@ func TestWatchReadsLittle(t *testing.T) {
 		g.settles(12, time.Minute)
 		time.Sleep(time.Minute)
 		var reads, told atomic.Int32
-		ctx, cancel := context.WithCancel(context.Background())
-		watched := make(chan error)
-		go func() {
-			watched <- WatchConfig{Store: func(name string) (leaderelection.RaceDecider, error) {
-				d := g.record(name).Handle()
-				d.Inject(func(op memory.Op) memory.Fault {
-					if name != assignmentName || op.Kind != memory.Read {
-						return memory.Fault{}
-					}
-					if reads.Add(1) == 1 {
-						return memory.Fault{Err: memory.ErrLost}
-					}
-					return memory.Fault{}
-				})
-				if g.polled {
-					return d.Polled(), nil
-				}
-				return d, nil
-			}}.Watch(ctx, func(context.Context, *Assignment) { told.Add(1) })
-		}()
+		stop := g.observe(WatchConfig{Store: g.store(func(name string, op memory.Op) memory.Fault {
+			if name == assignmentName && op.Kind == memory.Read && reads.Add(1) == 1 {
+				return memory.Fault{Err: memory.ErrLost}
+			}
+			return memory.Fault{}
+		})}, func(*Assignment) { told.Add(1) })
 		time.Sleep(10 * T)
-		cancel()
-		<-watched
+		stop()
 		if most := map[bool]int32{true: 4, false: 30}[g.polled]; told.Load() != 1 || reads.Load() > most { // Watch itself reads a vacant record
 			g.t.Errorf("told of %d assignments, by %d reads", told.Load(), reads.Load())
 		}
@@ -440,153 +398,92 @@ func TestWatchReadsLittle(t *testing.T) {
 // An observer is told of newer assignments only, and of the newest though reading it fails at
 // first, or the record refuses for good at first.
 func TestWatchTellsOfNewerOnly(t *testing.T) {
-	for _, polled := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			records := map[string]*memory.Decider{assignmentName: memory.NewDecider(), coordinatorName: memory.NewDecider()}
-			var mu sync.Mutex
-			var fault error
-			var told []leaderelection.ElectionNumber
-			fails := func(err error) {
-				mu.Lock()
-				defer mu.Unlock()
-				fault = err
+	both(t, func(g *group) {
+		var mu sync.Mutex
+		var fault error
+		var told []leaderelection.ElectionNumber
+		fails := func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			fault = err
+		}
+		expect := func(after time.Duration, want ...leaderelection.ElectionNumber) {
+			g.t.Helper()
+			time.Sleep(after)
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(told, want) {
+				g.t.Errorf("told of %v, want %v", told, want)
 			}
-			w := WatchConfig{PollInterval: T, Store: func(name string) (leaderelection.RaceDecider, error) {
-				d := records[name].Handle()
-				d.Inject(func(op memory.Op) memory.Fault {
-					mu.Lock()
-					defer mu.Unlock()
-					if fault == memory.ErrLost && (name != assignmentName || op.Kind != memory.Read) {
-						return memory.Fault{}
-					}
-					return memory.Fault{Err: fault}
-				})
-				if polled {
-					return d.Polled(), nil
-				}
-				return d, nil
-			}}
-			put := func(version, named leaderelection.ElectionNumber) {
-				a := gives(version, 1, placed{0, uint64(version), false})
-				a.id = "id"
-				e, err := a.entry(MaxAssignment)
-				if err != nil {
-					t.Fatal(err)
-				}
-				records[assignmentName].Replace(e)
-				records[coordinatorName].Replace(&leaderelection.RaceEntry{
-					LeaderID: "a#1", ElectionNumber: 1, Extension: uint64(time.Now().Unix()), TermLength: T, TermExpiry: time.Now().Add(time.Hour),
-					ConnectionParams: fmt.Appendf(nil, `{"form":"coordinator/1","version":%d}`, named),
-				})
+		}
+		fails(leaderelection.ErrPermanent)
+		stop := g.observe(WatchConfig{PollInterval: T, Store: g.store(func(name string, op memory.Op) memory.Fault {
+			mu.Lock()
+			defer mu.Unlock()
+			if fault == memory.ErrLost && (name != assignmentName || op.Kind != memory.Read) {
+				return memory.Fault{}
 			}
-			fails(leaderelection.ErrPermanent)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			go func() {
-				_ = w.Watch(ctx, func(_ context.Context, a *Assignment) {
-					mu.Lock()
-					defer mu.Unlock()
-					told = append(told, a.Version())
-				})
-			}()
-			expect := func(after time.Duration, want ...leaderelection.ElectionNumber) {
-				t.Helper()
-				time.Sleep(after)
-				mu.Lock()
-				defer mu.Unlock()
-				if !slices.Equal(told, want) {
-					t.Errorf("polled=%v: told of %v, want %v", polled, told, want)
-				}
-			}
-			expect(4 * T)
-			fails(nil)
-			put(5, 5)
-			expect(3*T, 5)
-			put(3, 6) // a stale read looks like that
-			expect(3*T, 5)
-			fails(memory.ErrLost) // of reads of the assignment
-			put(6, 7)
-			expect(3*T/2+time.Second/2, 5)
-			fails(nil)
-			expect(T/4+time.Second, 5, 6) // tried again each quarter of PollInterval
-			put(7, 8)
-			expect(T+time.Second, 5, 6, 7)
+			return memory.Fault{Err: fault}
+		})}, func(a *Assignment) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, a.Version())
 		})
-	}
+		expect(4 * T)
+		fails(nil)
+		g.put(5, 5)
+		expect(3*T, 5)
+		g.put(3, 6) // a stale read looks like that
+		expect(3*T, 5)
+		fails(memory.ErrLost) // of reads of the assignment
+		g.put(6, 7)
+		expect(3*T/2+time.Second/2, 5)
+		fails(nil)
+		expect(T/4+time.Second, 5, 6) // tried again each quarter of PollInterval
+		g.put(7, 8)
+		expect(T+time.Second, 5, 6, 7)
+		stop()
+	})
 }
 
 // An observer whose read lags behind what it was told reads again, until a read shows that.
 func TestWatchReadsUntilItShows(t *testing.T) {
-	for _, polled := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			assignment, coordinator := memory.NewDecider(), memory.NewDecider()
-			put := func(version leaderelection.ElectionNumber) {
-				a := gives(version, 1, placed{0, uint64(version), false})
-				a.id = fmt.Sprint(version)
-				e, err := a.entry(MaxAssignment)
-				if err != nil {
-					t.Fatal(err)
-				}
-				assignment.Replace(e)
-				coordinator.Replace(&leaderelection.RaceEntry{
-					LeaderID: "a#1", ElectionNumber: 1, Extension: uint64(version), TermLength: T, TermExpiry: time.Now().Add(time.Hour),
-					ConnectionParams: fmt.Appendf(nil, `{"form":"coordinator/1","version":%d}`, version),
-				})
+	both(t, func(g *group) {
+		var told, reads atomic.Int64
+		var lags atomic.Bool
+		var lag *laggard
+		expect := func(after time.Duration, want int64) {
+			g.t.Helper()
+			if time.Sleep(after); told.Load() != want {
+				g.t.Fatalf("told of %d, want %d", told.Load(), want)
 			}
-			var told, reads atomic.Int64
-			lagging := &atomic.Bool{}
-			lag := &laggard{RaceDecider: assignment.Polled(), lags: lagging}
-			w := WatchConfig{PollInterval: T, Store: func(name string) (leaderelection.RaceDecider, error) {
-				switch {
-				case name == coordinatorName:
-					return coordinator.Polled(), nil
-				case polled:
-					return counted{lag, &reads}, nil
-				}
-				return &pushing{laggard{RaceDecider: counted{lag, &reads}, lags: &atomic.Bool{}}, assignment}, nil
-			}}
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				_ = w.Watch(ctx, func(_ context.Context, a *Assignment) { told.Store(int64(a.Version())) })
-			}()
-			put(5)
-			time.Sleep(2 * T)
-			if told.Load() != 5 {
-				t.Fatalf("polled=%v: told of %d", polled, told.Load())
+		}
+		stop := g.observe(WatchConfig{PollInterval: T, Store: func(name string) (leaderelection.RaceDecider, error) {
+			d := g.record(name).Handle()
+			if name == coordinatorName {
+				return d.Polled(), nil
 			}
-			lagging.Store(true)
-			_, _ = lag.ReadCurrent(ctx) // what it shows from now on
-			put(6)
-			time.Sleep(T + time.Minute)
-			if lagging.Store(false); told.Load() != 5 {
-				t.Fatalf("polled=%v: told of %d by reads that lag", polled, told.Load())
+			d.Inject(func(memory.Op) memory.Fault { reads.Add(1); return memory.Fault{} })
+			pushes := &pushing{laggard{RaceDecider: d, lags: &lags}, d}
+			if lag = &pushes.laggard; g.polled {
+				return lag, nil
 			}
-			time.Sleep(T + time.Millisecond)
-			if told.Load() != 6 {
-				t.Errorf("polled=%v: told of %d, and reads show 6", polled, told.Load())
-			}
-			n := reads.Load()
-			if time.Sleep(10 * time.Minute); reads.Load() > n+41 { // a vacant record is read every PollInterval by Watch itself
-				t.Errorf("polled=%v: %d reads in calm", polled, reads.Load()-n)
-			}
-			cancel()
-			<-done
-		})
-	}
-}
-
-// counted counts reads.
-type counted struct {
-	leaderelection.RaceDecider
-	reads *atomic.Int64
-}
-
-func (c counted) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	c.reads.Add(1)
-	return c.RaceDecider.ReadCurrent(ctx)
+			return pushes, nil
+		}}, func(a *Assignment) { told.Store(int64(a.Version())) })
+		g.put(5, 5)
+		expect(2*T, 5)
+		lags.Store(true)
+		_, _ = lag.ReadCurrent(g.t.Context()) // what it shows from now on
+		g.put(6, 6)
+		expect(T+time.Minute, 5)
+		lags.Store(false)
+		expect(T+time.Millisecond, 6)
+		n := reads.Load()
+		if time.Sleep(10 * time.Minute); reads.Load() > n+41 { // a vacant record is read every PollInterval by Watch itself
+			g.t.Errorf("%d reads in calm", reads.Load()-n)
+		}
+		stop()
+	})
 }
 
 // Who looks on sees who coordinates and who has which seat, and by the clocks' skew whether that

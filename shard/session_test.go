@@ -8,12 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,71 +76,63 @@ func called(s *sitting) (calls chan *Owned, leave chan struct{}) {
 	return calls, leave
 }
 
-// Rule 1: what was given to an earlier session of the seat is not this one's; nor is a
-// token that this session has let go, whatever an assignment says.
-func TestRule01OnlyWhatIsGivenToThisSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
-		read(gives(1, 2, placed{0, 5, false}))
-		if got := s.owns(); got != 0 {
-			t.Fatalf("owns token %d, which is an earlier session's", got)
-		}
-		read(gives(2, 3, placed{0, 6, false}))
-		if got := s.owns(); got != 6 {
-			t.Fatalf("owns token %d, want 6", got)
-		}
-		read(gives(3, 3, placed{0, 6, true}))
-		synctest.Wait()
-		s.ended(<-s.m.returned)
-		s.say()
-		if s.letGo["0"] != 6 || s.owns() != 0 {
-			t.Fatalf("let go: %v, owns %d", s.letGo, s.owns())
-		}
-		read(gives(4, 3, placed{0, 6, false}))
-		if got := s.owns(); got != 0 || s.letGo["0"] != 6 {
-			t.Fatalf("owns token %d again, which it has let go: %v", got, s.letGo)
-		}
-		read(gives(5, 3, placed{0, 7, false}))
-		if got := s.owns(); got != 7 || len(s.letGo) > 0 {
-			t.Fatalf("owns token %d, want 7; let go: %v", got, s.letGo)
-		}
-	})
+// Rule 1: what a session owns after each assignment that it reads, and the token that it says it
+// has let go. The session is number 3.
+func TestRule01WhatASessionOwns(t *testing.T) {
+	type step struct {
+		given       leaderelection.ElectionNumber // the session to which the shard is given
+		place       placed
+		owns, letGo uint64
+	}
+	for name, steps := range map[string][]step{
+		"given to an earlier session": {{2, placed{0, 5, false}, 0, 0}, {3, placed{0, 6, false}, 6, 0}},
+		"given again by a token that it has let go": {
+			{3, placed{0, 6, false}, 6, 0}, {3, placed{0, 6, true}, 0, 6}, {3, placed{0, 6, false}, 0, 6}, {3, placed{0, 7, false}, 7, 0},
+		},
+		"named no more":             {{3, placed{0, 6, false}, 6, 0}, {3, placed{none, 6, false}, 0, 0}, {3, placed{0, 6, false}, 0, 6}},
+		"asked before it was owned": {{3, placed{0, 5, true}, 0, 5}, {3, placed{0, 5, false}, 0, 5}},
+		"asked by a greater token than the owned one": {
+			{3, placed{0, 5, false}, 5, 0}, {3, placed{0, 8, true}, 0, 8}, {3, placed{0, 8, false}, 0, 8},
+		},
+		"given by a smaller token, by a store that was set back": {
+			{3, placed{0, 5, false}, 5, 0}, {3, placed{0, 4, false}, 0, 4}, {3, placed{0, 5, false}, 0, 5}, {3, placed{0, 6, false}, 6, 0},
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, read := seated(t)
+			var begun, owned []*Owned
+			s.m.cfg.OnOwned = func(ctx context.Context, o *Owned) error {
+				begun = append(begun, o)
+				<-ctx.Done()
+				return nil
+			}
+			for i, c := range steps {
+				read(gives(leaderelection.ElectionNumber(i+1), c.given, c.place))
+				s.settleReturned()
+				if s.owns() != c.owns || s.letGo["0"] != c.letGo || len(s.m.owned) != len(s.owned) || (c.owns == 0) != (len(s.owned) == 0) {
+					t.Fatalf("%s, step %d: owns %d, want %d; has let go of %v, want %d", name, i, s.owns(), c.owns, s.letGo, c.letGo)
+				}
+				for _, o := range owned {
+					if o.token != c.owns && o.ValueInFuture() {
+						t.Errorf("%s, step %d: token %d may be acted with", name, i, o.token)
+					}
+				}
+				if o := s.owned[0]; o != nil && !slices.Contains(owned, o) {
+					owned = append(owned, o)
+				}
+			}
+			if !slices.Equal(begun, owned) {
+				t.Errorf("%s: %d callbacks of %d that were owned", name, len(begun), len(owned))
+			}
+		})
+	}
 }
 
-// Rule 1: what the newest assignment names no more, or names for another, is not acted on,
-// whoever was asked for what.
-func TestRule01WhatIsNotNamedEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
-		read(gives(1, 3, placed{0, 6, false}))
-		o := s.owned[0]
-		read(gives(2, 3, placed{none, 6, false}))
-		if o.ValueInFuture() || len(s.owned) > 0 || len(s.m.Owned()) > 0 || len(s.m.owned) > 0 {
-			t.Error("it may be acted on still, or is kept")
-		}
-		read(gives(3, 3, placed{0, 6, false}))
-		if s.owns() != 0 {
-			t.Error("its token is owned again")
-		}
-	})
-}
-
-// Rule 1: a session that is asked to let go of a token which it has never owned has let go
-// of it: it says so, and never owns it.
-func TestRule01AskedBeforeItWasOwned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
-		calls, _ := called(s)
-		read(gives(1, 3, placed{0, 5, true}))
-		if s.letGo["0"] != 5 || len(s.owned) > 0 {
-			t.Errorf("it says that it has let go of %v, and owns %v", s.letGo, s.owned)
-		}
-		read(gives(2, 3, placed{0, 5, false}))
-		synctest.Wait()
-		if s.owns() != 0 || len(calls) > 0 {
-			t.Error("it owns what it has let go")
-		}
-	})
+// settleReturned has the session hear of the callbacks that have returned.
+func (s *sitting) settleReturned() {
+	synctest.Wait()
+	s.endedToo()
+	s.say()
 }
 
 // Rule 1: a greater token under the same session is another time: others may have owned the
@@ -165,42 +155,6 @@ func TestRule01GreaterTokenIsAnotherTime(t *testing.T) {
 	})
 }
 
-// Rule 1: what was let go before it was owned stays so, though an older token was owned then.
-func TestRule01LetGoStaysLetGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
-		read(gives(1, 3, placed{0, 5, false}))
-		read(gives(4, 3, placed{0, 8, true}))
-		if s.letGo["0"] != 8 || s.owns() != 0 {
-			t.Errorf("it says that it has let go of %v, and owns %d", s.letGo, s.owns())
-		}
-		read(gives(5, 3, placed{0, 8, false}))
-		if s.owns() != 0 {
-			t.Error("it owns what it has let go")
-		}
-	})
-}
-
-// Rule 1: a newer assignment with a smaller token of what is owned is of a store that was set
-// back. What was acted on by the greater token is not owned by the smaller one: it is let go, and
-// so is each token until one is greater.
-func TestRule01SmallerTokenIsLetGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
-		read(gives(10, 3, placed{0, 5, false}))
-		o := s.owned[0]
-		for token := uint64(4); token <= 5; token++ {
-			read(gives(8+leaderelection.ElectionNumber(token), 3, placed{0, token, false}))
-			if s.owns() != 0 || o.ValueInFuture() || s.letGo["0"] != token {
-				t.Errorf("given by token %d, it owns %d, and says that it has let go of %v", token, s.owns(), s.letGo)
-			}
-		}
-		if read(gives(14, 3, placed{0, 6, false})); s.owns() != 6 {
-			t.Errorf("given by token 6, it owns %d", s.owns())
-		}
-	})
-}
-
 // Rule 2: a read may be stale.
 func TestRule02OlderIsNoNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -214,7 +168,7 @@ func TestRule02OlderIsNoNews(t *testing.T) {
 }
 
 // Rule 5: a shard that is asked for is told so, by the cause of its ctx, and may be acted on
-// meanwhile.
+// meanwhile. The time to drain is counted from when it was asked for first.
 func TestRule05Asks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, read := seated(t)
@@ -226,23 +180,10 @@ func TestRule05Asks(t *testing.T) {
 		if cause := context.Cause(o.Context()); cause != ErrMoved || !o.ValueInFuture() {
 			t.Errorf("its ctx has ended with %v; it may be acted on: %v", cause, o.ValueInFuture())
 		}
-	})
-}
-
-// Rule 5: the time to drain is counted from when a shard was asked for first, whatever
-// assignments come meanwhile.
-func TestRule05DrainsOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
-		_, leave := called(s)
-		defer close(leave)
-		read(gives(1, 3, placed{0, 5, false}))
-		read(gives(2, 3, placed{0, 5, true}))
-		by := s.owned[0].drainBy
+		by := o.drainBy
 		time.Sleep(time.Second)
-		read(gives(3, 3, placed{0, 5, true}))
-		if !s.owned[0].drainBy.Equal(by) {
-			t.Errorf("it drains until %v, and then %v", by, s.owned[0].drainBy)
+		if read(gives(3, 3, placed{0, 5, true})); !o.drainBy.Equal(by) {
+			t.Errorf("it drains until %v, and then %v", by, o.drainBy)
 		}
 	})
 }
@@ -253,9 +194,7 @@ func TestRule05DrainsThoughShardsChange(t *testing.T) {
 		s, read := seated(t)
 		read(of(1, Named("b"), placed{0, 5, false}))
 		read(of(2, Named("a", "b"), placed{none, 1, false}, placed{0, 5, true}))
-		synctest.Wait()
-		s.ended(<-s.m.returned)
-		s.say()
+		s.settleReturned()
 		if s.letGo["b"] != 5 || len(s.owned) > 0 {
 			t.Errorf("let go: %v, owned: %v", s.letGo, s.owned)
 		}
@@ -404,64 +343,35 @@ func TestRule06TakesNothingNew(t *testing.T) {
 	})
 }
 
-// Rule 6: while a member that leaves drains, its callbacks may act: the seat is kept for
-// them. Then nothing of the session is left.
-func TestRule06DrainsWithItsView(t *testing.T) {
+// Rule 6: while a member that leaves drains, its callbacks may act: the seat is kept for them. Then
+// one write frees all its shards, and nothing of the session is left.
+func TestRule06LeaveDrains(t *testing.T) {
 	play(t, func(g *group) {
 		acted := make(chan bool, 12)
-		cause := make(chan error, 12)
 		a := g.join("a", func(c *Config) {
 			c.OnOwned = func(ctx context.Context, o *Owned) error {
 				<-ctx.Done()
-				cause <- context.Cause(ctx)
-				time.Sleep(2 * time.Second)
+				if cause := context.Cause(ctx); !errors.Is(cause, errLeft) {
+					t.Errorf("the cause is %v", cause)
+				}
+				time.Sleep(3 * time.Second)
 				acted <- o.ValueInFuture()
 				return nil
 			}
 		})
 		g.settles(12, time.Minute)
-		owned := a.member.Owned()
+		begin, owned := time.Now(), a.member.Owned()
 		a.leave()
+		if took := time.Since(begin); took < 3*time.Second || took > 4*time.Second {
+			t.Errorf("left after %v, its callbacks take 3s", took)
+		}
 		for range 12 {
 			if !<-acted {
 				t.Error("a callback that drains may not act")
 			}
-			if err := <-cause; !errors.Is(err, errLeft) {
-				t.Errorf("the cause is %v", err)
-			}
 		}
 		if slices.ContainsFunc(owned, (*Owned).ValueInFuture) || a.member.Session() != (SessionID{}) || len(a.member.owned) > 0 {
 			t.Errorf("after leaving: session %v, owned %v", a.member.Session(), a.member.owned)
-		}
-	})
-}
-
-// Rule 6: a member that leaves drains all its shards, and one write frees them all.
-func TestRule06LeaveDrains(t *testing.T) {
-	play(t, func(g *group) {
-		a := g.join("a")
-		a.linger.Store(int64(3 * time.Second))
-		g.settles(12, time.Minute)
-		begin, owned := time.Now(), a.member.Owned()
-		may := func() (n int) {
-			for _, o := range owned {
-				if o.ValueInFuture() {
-					n++
-				}
-			}
-			return n
-		}
-		draining := time.AfterFunc(2*time.Second, func() {
-			if may() != len(owned) {
-				t.Errorf("of %d shards whose callbacks run, %d may be acted on while the member leaves", len(owned), may())
-			}
-		})
-		a.leave()
-		if draining.Stop() || may() != 0 {
-			t.Errorf("after a member has left, %d shards may be acted on", may())
-		}
-		if took := time.Since(begin); took < 3*time.Second || took > 4*time.Second {
-			t.Errorf("left after %v, its callbacks take 3s", took)
 		}
 		if e := g.record(seatName(0)).Entry(); !e.Vacant() {
 			t.Errorf("the seat is %+v", e)
@@ -527,7 +437,9 @@ func TestRule06LeavesShardByShard(t *testing.T) {
 		})
 		g.settles(12, time.Minute)
 		g.join("b")
-		g.operatorPins("3", "a")
+		if err := g.operator().Pin(context.Background(), "3", "a"); err != nil {
+			g.t.Error(err)
+		}
 		g.settles(12, 2*time.Minute)
 		time.Sleep(time.Minute)
 		g.hide(a)
@@ -628,7 +540,7 @@ func TestManyLongNamesMove(t *testing.T) {
 		g.settles(len(names), time.Minute)
 		g.join("b", change)
 		g.settles(len(names), 10*T)
-		if said.has("cannot be said") {
+		if said.has("cannot be put on record") {
 			t.Errorf("it says %.2000s", &said)
 		}
 	})
@@ -1065,24 +977,6 @@ func TestTrace(t *testing.T) {
 		}
 		g.hide(stuck)
 		close(free)
-	})
-}
-
-// A hook that ends its goroutine, as t.FailNow does, takes no other call with it.
-func TestTraceSurvivesGoexit(t *testing.T) {
-	play(t, func(g *group) {
-		var owns, assignments atomic.Int32
-		g.join("a", func(c *Config) {
-			c.ShardTrace = &Trace{
-				Owns:       func(Owns) { owns.Add(1); runtime.Goexit() },
-				Assignment: func(*Assignment) { assignments.Add(1) },
-			}
-		})
-		g.settles(12, time.Minute)
-		synctest.Wait()
-		if owns.Load() != 12 || assignments.Load() == 0 {
-			t.Errorf("%d of 12 Owns, and %d assignments", owns.Load(), assignments.Load())
-		}
 	})
 }
 

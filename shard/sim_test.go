@@ -6,7 +6,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -279,36 +278,6 @@ func TestRollingRestart(t *testing.T) {
 	})
 }
 
-// One that joins gets what balance needs, by as many moves, no shard twice, and the
-// assignment is written a few times only.
-func TestJoinMovesTheFewest(t *testing.T) {
-	play(t, func(g *group) {
-		const members, shards = 9, 900
-		g.every.Store(int64(time.Second))
-		change := func(c *Config) { c.Shards, c.MaxMoving = Numbered(shards), 1000 }
-		for k := range members {
-			g.join(fmt.Sprint("m", k), change)
-		}
-		g.settles(shards, time.Minute)
-		time.Sleep(2 * T)
-		g.moved()
-		before := maps.Clone(g.tokens)
-		g.join("m9", change)
-		g.settles(shards, time.Minute)
-		time.Sleep(2 * T)
-		if n := g.moved(); n != shards/(members+1) {
-			t.Errorf("%d moves for one that joins", n)
-		}
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		for name, token := range g.tokens {
-			if token > before[name]+1 {
-				t.Errorf("shard %s moved %d times", name, token-before[name])
-			}
-		}
-	})
-}
-
 // Members that start at once find their seats without looking at all of them again and again.
 func TestJoiningIsNotQuadratic(t *testing.T) {
 	play(t, func(g *group) {
@@ -480,87 +449,66 @@ func (g *group) restarts(shards int, drain time.Duration, most int, change func(
 }
 
 // kernel knows the processes of one machine, by the incarnations of their campaigns.
-type kernel struct {
-	mu    sync.Mutex
-	files map[string]*mortal
-	tell  map[int]func()
-	n     int
-}
+type kernel struct{ files sync.Map }
 
 // mortal is a process's leaderelection.Lifeline.
 type mortal struct {
 	k    *kernel
-	dead bool
+	dead chan struct{} // closed when it is
 }
 
 func (l *mortal) Live(name string) error {
-	l.k.mu.Lock()
-	defer l.k.mu.Unlock()
-	if !l.dead {
-		l.k.files[name] = l
-	}
+	l.k.files.LoadOrStore(name, l)
 	return nil
 }
 
 func (l *mortal) End(name string) error {
-	l.k.mu.Lock()
-	defer l.k.mu.Unlock()
-	if !l.dead {
-		delete(l.k.files, name)
+	select {
+	case <-l.dead:
+	default:
+		l.k.files.Delete(name)
 	}
 	return nil
 }
 
 func (l *mortal) Dead(name string) bool {
-	l.k.mu.Lock()
-	defer l.k.mu.Unlock()
-	of := l.k.files[name]
-	return of != nil && of.dead
+	of, ok := l.k.files.Load(name)
+	if !ok {
+		return false
+	}
+	select {
+	case <-of.(*mortal).dead:
+		return true
+	default:
+		return false
+	}
 }
 
 func (l *mortal) OnDeath(name string, tell func()) (stop func()) {
-	l.k.mu.Lock()
-	l.k.n++
-	id := l.k.n
-	l.k.tell[id] = func() {
-		if l.Dead(name) {
-			go tell()
-		}
+	stopped := make(chan struct{})
+	if of, ok := l.k.files.Load(name); ok {
+		go func() {
+			select {
+			case <-of.(*mortal).dead:
+				tell()
+			case <-stopped:
+			}
+		}()
 	}
-	now := l.k.tell[id]
-	l.k.mu.Unlock()
-	now()
-	return func() {
-		l.k.mu.Lock()
-		defer l.k.mu.Unlock()
-		delete(l.k.tell, id)
-	}
+	return sync.OnceFunc(func() { close(stopped) })
 }
 
 func (l *mortal) Bury(string) error { return nil }
-
-func (l *mortal) die() {
-	l.k.mu.Lock()
-	l.dead = true
-	var all []func()
-	for _, tell := range l.k.tell {
-		all = append(all, tell)
-	}
-	l.k.mu.Unlock()
-	for _, tell := range all {
-		tell()
-	}
-}
 
 // A member whose process dies, the coordinator or another, costs its shards no term if its machine
 // has another member that coordinates, or will: on a polled store they take as long as the members
 // take to read the new assignment. One that is only cut off is waited for.
 func TestLifelineOfAMember(t *testing.T) {
 	both(t, func(g *group) {
-		k := &kernel{files: map[string]*mortal{}, tell: map[int]func(){}}
+		k := &kernel{}
 		lines := map[string]*mortal{}
 		for _, id := range []string{"a", "b", "c", "d"} {
-			line := &mortal{k: k}
+			line := &mortal{k, make(chan struct{})}
 			lines[id] = line
 			g.join(id, func(c *Config) { c.Lifeline = line })
 		}
@@ -573,7 +521,7 @@ func TestLifelineOfAMember(t *testing.T) {
 		for _, p := range g.all()[:2] {
 			g.dies(p)
 			g.zombies = append(g.zombies, p)
-			lines[p.id].die()
+			close(lines[p.id].dead)
 			if took := g.settles(12, 3*T); took > soon {
 				g.t.Errorf("%s is dead: settled after %v", p.id, took)
 			} else {

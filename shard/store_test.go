@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"runtime"
 	"slices"
@@ -481,18 +480,8 @@ func TestSeatsRecordRefuses(t *testing.T) {
 // a member that cannot have a seat asks for one with pauses.
 func TestRefusedForGood(t *testing.T) {
 	permanent := memory.Fail(leaderelection.ErrPermanent)
-	refusing := func(g *group) func(*Config) {
-		return func(c *Config) {
-			store := c.Store
-			c.Store = func(name string) (leaderelection.RaceDecider, error) {
-				d, err := store(name)
-				d.(interface{ Inject(memory.Faults) }).Inject(permanent)
-				return d, err
-			}
-		}
-	}
 	play(t, func(g *group) {
-		a := g.join("a", refusing(g))
+		a := g.join("a", suffering("", permanent))
 		time.Sleep(time.Minute)
 		select {
 		case <-a.member.Done():
@@ -529,17 +518,17 @@ func TestRefusedForGood(t *testing.T) {
 func TestOutageIsLogged(t *testing.T) {
 	play(t, func(g *group) {
 		g.polled = true
-		var log lines
-		a := g.join("a", log.log)
+		var said said
+		a := g.join("a", said.log)
 		for range 2 {
 			time.Sleep(5 * time.Minute)
 			g.settles(12, time.Minute)
-			log.clear()
+			said.Take()
 			a.cut()
 			time.Sleep(50 * time.Second)
 			a.heal()
 			time.Sleep(time.Minute)
-			log.wants(g.t, "no seat; trying again", "has a seat again", "the assignment cannot be read", "the assignment is read again", "the assignment stays as it is", "the assignment is kept up to date again")
+			said.wants(g.t, "no seat; trying again", "has a seat again", "the assignment cannot be read", "the assignment is read again", "the assignment stays as it is", "the assignment is kept up to date again")
 		}
 	})
 }
@@ -547,50 +536,41 @@ func TestOutageIsLogged(t *testing.T) {
 // An observer that starts in an outage says so, and says when it follows the assignment.
 func TestOutageOfAnObserverIsLogged(t *testing.T) {
 	play(t, func(g *group) {
+		g.polled = true
 		g.join("a")
 		g.settles(12, time.Minute)
-		var log lines
-		var deciders []*memory.Decider
-		ctx, cancel := context.WithCancel(context.Background())
-		watched := make(chan error, 1)
-		go func() {
-			watched <- WatchConfig{
-				Store: func(name string) (leaderelection.RaceDecider, error) {
-					d := g.record(name).Handle()
-					d.Inject(memory.LoseRequests())
-					deciders = append(deciders, d)
-					return d.Polled(), nil
-				},
-				MaxClockSkew: S, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			}.Watch(ctx, func(context.Context, *Assignment) {})
-		}()
+		var said said
+		var well atomic.Bool
+		stop := g.observe(WatchConfig{MaxClockSkew: S, Logger: said.logger(), Store: g.store(func(string, memory.Op) memory.Fault {
+			if well.Load() {
+				return memory.Fault{}
+			}
+			return memory.Fault{Err: memory.ErrLost}
+		})}, func(*Assignment) {})
 		time.Sleep(50 * time.Second)
-		for _, d := range deciders {
-			d.Inject(nil)
-		}
+		well.Store(true)
 		time.Sleep(time.Minute)
-		log.wants(g.t, "the assignment cannot be followed", "the assignment is followed again")
-		cancel()
-		<-watched
+		said.wants(g.t, "the assignment cannot be followed", "the assignment is followed again")
+		stop()
 	})
 }
 
 // A list of the shards that fails, and one that works again, are logged.
 func TestFailingListIsLogged(t *testing.T) {
 	play(t, func(g *group) {
-		var log lines
+		var said said
 		l := &tenants{}
 		l.set(nil, "blue", "red")
-		g.join("a", log.log, func(c *Config) { c.Shards = Listed(l.list) })
+		g.join("a", said.log, func(c *Config) { c.Shards = Listed(l.list) })
 		g.settles(2, time.Minute)
 		for range 2 {
 			time.Sleep(5 * time.Minute)
-			log.clear()
+			said.Take()
 			l.set(errors.New("the database is away"))
 			time.Sleep(50 * time.Second)
 			l.set(nil, "blue", "red")
 			time.Sleep(time.Minute)
-			log.wants(g.t, "the shards cannot be listed", "the shards are listed again")
+			said.wants(g.t, "the shards cannot be listed", "the shards are listed again")
 		}
 	})
 }
@@ -687,17 +667,7 @@ func TestRoomIsLogged(t *testing.T) {
 	}
 	play(t, func(g *group) {
 		var said said
-		g.join("a", func(c *Config) {
-			store := c.Store
-			c.Logger = said.logger()
-			c.Store = func(name string) (leaderelection.RaceDecider, error) {
-				d, err := store(name)
-				if name == assignmentName {
-					d.(interface{ Inject(memory.Faults) }).Inject(memory.Fail(fmt.Errorf("max_payload: %w", leaderelection.ErrPermanent)).On(memory.Write))
-				}
-				return d, err
-			}
-		})
+		g.join("a", said.log, suffering(assignmentName, memory.Fail(fmt.Errorf("max_payload: %w", leaderelection.ErrPermanent)).On(memory.Write)))
 		time.Sleep(T)
 		if !said.has("the assignment of 12 shards takes", "max_payload", "set MaxAssignment") {
 			t.Errorf("it says\n%s", &said)
