@@ -288,6 +288,14 @@ func (a *assignment) names(id SessionID) (int, bool) {
 	return i, i >= 0
 }
 
+// seats returns how many seats there must be: those up to the last one that a names.
+func (a *assignment) seats() (n int) {
+	for _, s := range a.sessions {
+		n = max(n, s.Seat+1)
+	}
+	return n
+}
+
 // checkName returns what is wrong with a name, or nil.
 func checkName(what, name string) error {
 	switch {

@@ -53,7 +53,7 @@ var planted = []mutants.Mutant{
 	{Name: "a reset forgets the tokens of shards", Edit: change{"token: max(p.token, r.after, born)}", "token: max(0*p.token, r.after, born)}"}, CaughtBy: "TestReset", Slow: true},
 	{Name: "a reset forgets the tokens of shards that are gone", Edit: change{"max(a.retired, r.after, born)", "max(a.retired, born)"}, CaughtBy: "TestReset", Slow: true},
 	{Name: "a reset writes an older version", Edit: change{"max(e.ElectionNumber, leaderelection.ElectionNumber(born))+1", "e.ElectionNumber+1"}, CaughtBy: "TestReset", Slow: true},
-	{Name: "a reset while a member's term runs", Edit: change{"!used && k >= least {", "used || k >= least {"}, CaughtBy: "TestReset", Slow: true},
+	{Name: "a reset while a member's term runs", Edit: change{"!used && k >= a.seats() {", "used || k >= a.seats() {"}, CaughtBy: "TestReset", Slow: true},
 	{Name: "a reset where seats were deleted under a member", Edit: change{"r.isFree(ctx, coordinatorName)", "r.isFree(ctx, seatName(0))"}, CaughtBy: "TestReset", Slow: true},
 	{Name: "a reset over an election's record", Edit: change{"case !e.Vacant():\n\t\treturn unclear", "case false:\n\t\treturn unclear"}, CaughtBy: "TestReset", Slow: true},
 	{Name: "the plan ignores who has what", Edit: change{"return keepsI\n", "return keepsJ\n"}, CaughtBy: "TestPlan", Slow: true},

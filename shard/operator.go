@@ -92,7 +92,23 @@ func (o Operator) change(ctx context.Context, what string, edit func(*assignment
 		return errors.New("shard: the Operator's Store is nil")
 	}
 	return newStores(o.Store).change(ctx, what, func(ctx context.Context, d leaderelection.RaceDecider) error {
-		return changeOnce(ctx, d, edit)
+		e, err := current(d)(ctx)
+		if err != nil {
+			return err
+		}
+		a, err := readAssignment(e)
+		switch {
+		case err != nil:
+			return err
+		case a == nil:
+			return ErrNoGroup
+		}
+		next := a.clone()
+		if err := edit(next); err != nil || next.same(a) {
+			return err
+		}
+		next.version, next.id = a.version+1, rand.Text()
+		return writeNext(ctx, d, next)
 	})
 }
 
@@ -113,26 +129,6 @@ func (s *stores) change(ctx context.Context, what string, once func(context.Cont
 			return fmt.Errorf("shard: %s: %w", what, context.Cause(ctx))
 		}
 	}
-}
-
-func changeOnce(ctx context.Context, d leaderelection.RaceDecider, edit func(*assignment) error) error {
-	e, err := current(d)(ctx)
-	if err != nil {
-		return err
-	}
-	a, err := readAssignment(e)
-	if err != nil {
-		return err
-	}
-	if a == nil {
-		return ErrNoGroup
-	}
-	next := a.clone()
-	if err := edit(next); err != nil || next.same(a) {
-		return err
-	}
-	next.version, next.id = a.version+1, rand.Text()
-	return writeNext(ctx, d, next)
 }
 
 func writeNext(ctx context.Context, d leaderelection.RaceDecider, next *assignment) error {
@@ -227,16 +223,12 @@ func (r *resetting) seatsAreFree(ctx context.Context, a *assignment) error {
 	if r.force {
 		return nil
 	}
-	least := 0
-	for _, s := range a.sessions {
-		least = max(least, s.Seat+1)
-	}
 	// The coordinator first: a group that lives has one, even if its seats were deleted.
 	if _, err := r.isFree(ctx, coordinatorName); err != nil {
 		return err
 	}
 	for k := range MaxShards {
-		if used, err := r.isFree(ctx, seatName(k)); err != nil || !used && k >= least {
+		if used, err := r.isFree(ctx, seatName(k)); err != nil || !used && k >= a.seats() {
 			return err // nil: nobody ever had this seat or a later one
 		}
 	}

@@ -164,13 +164,9 @@ func sleep(ctx context.Context, d time.Duration) { clocks.System().SleepFor(ctx,
 // there is no assignment yet, the error wraps [ErrNoGroup]. If the record cannot be understood,
 // it wraps [ErrForeign].
 func (w WatchConfig) Read(ctx context.Context) (*Assignment, error) {
-	d, err := w.record(ctx, assignmentName)
+	e, err := w.record(ctx, assignmentName)
 	if err != nil {
 		return nil, err
-	}
-	e, err := current(d)(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("shard: reading the assignment: %w", err)
 	}
 	a, err := readAssignment(e)
 	switch {
@@ -184,16 +180,9 @@ func (w WatchConfig) Read(ctx context.Context) (*Assignment, error) {
 
 // Coordinator reads the MemberID of the coordinator, or "" if there is none.
 func (w WatchConfig) Coordinator(ctx context.Context) (string, error) {
-	d, err := w.record(ctx, coordinatorName)
-	if err != nil {
+	e, err := w.record(ctx, coordinatorName)
+	if err != nil || e.Vacant() || w.over(e) {
 		return "", err
-	}
-	e, err := current(d)(ctx)
-	if err != nil {
-		return "", fmt.Errorf("shard: reading who coordinates: %w", err)
-	}
-	if e.Vacant() || !e.Unsynchronized && e.TermExpiry.Add(w.skew()).Before(w.now()) {
-		return "", nil
 	}
 	return memberOf(e.LeaderID), nil
 }
@@ -222,15 +211,10 @@ const maxReads = 16
 // a record cannot be read, that seat has an Err. Seats fails only if no record can be read, or if
 // ctx ends. If a seat's record is not a member's, that seat has no Member.
 func (w WatchConfig) Seats(ctx context.Context, a *Assignment) ([]Seat, error) {
-	least := 0 // the seats to read side by side: those that the assignment names
-	for _, s := range a.in().sessions {
-		least = max(least, s.Seat+1)
-	}
-	least = min(least, MaxShards)
-	seats := make([]Seat, least)
+	seats := make([]Seat, min(a.in().seats(), MaxShards)) // to read side by side
 	var wg sync.WaitGroup
 	turn := make(chan struct{}, maxReads)
-	for k := range least {
+	for k := range seats {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
@@ -263,28 +247,23 @@ func (w WatchConfig) Seats(ctx context.Context, a *Assignment) ([]Seat, error) {
 // seat reads one seat, and reports whether a member ever had it or may have had it.
 func (w *WatchConfig) seat(ctx context.Context, k int) (seat Seat, used bool) {
 	seat.Session.Seat = k
-	d, err := w.record(ctx, seatName(k))
+	e, err := w.record(ctx, seatName(k))
 	if err != nil {
 		seat.Err = err
-		return seat, true
-	}
-	e, err := current(d)(ctx)
-	if err != nil {
-		seat.Err = fmt.Errorf("shard: reading %s: %w", seatName(k), err)
 		return seat, true
 	}
 	seat.Session.Number = e.ElectionNumber
 	if info, err := readSeat(e); !e.Vacant() && err == nil {
 		seat.Member, seat.HostPort, seat.Weight, seat.Capacity, seat.Zone = info.Member, slices.Clone(e.HostPort), info.Weight, info.Capacity, info.Zone
-		if !e.Unsynchronized {
+		if seat.Over = w.over(e); !e.Unsynchronized {
 			seat.Until = e.TermExpiry
-			seat.Over = e.TermExpiry.Add(w.skew()).Before(w.now())
 		}
 	}
 	return seat, e.ElectionNumber != leaderelection.NoElections
 }
 
-func (w *WatchConfig) record(ctx context.Context, name string) (leaderelection.RaceDecider, error) {
+// record reads a record once.
+func (w *WatchConfig) record(ctx context.Context, name string) (*leaderelection.RaceEntry, error) {
 	if w.Store == nil {
 		return nil, errors.New("shard: the Store is nil: it returns the decider of each record")
 	}
@@ -292,19 +271,21 @@ func (w *WatchConfig) record(ctx context.Context, name string) (leaderelection.R
 	if err != nil {
 		return nil, fmt.Errorf("shard: %w", err)
 	}
-	return d, nil
-}
-
-func (w *WatchConfig) skew() time.Duration {
-	if w.MaxClockSkew == 0 && w.ClockPolicy != leaderelection.SharedClock {
-		return leaderelection.DefaultMaxClockSkew
+	e, err := current(d)(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("shard: reading %s: %w", name, err)
 	}
-	return w.MaxClockSkew
+	return e, nil
 }
 
-func (w *WatchConfig) now() time.Time {
+// over reports whether a term has run out. It never says so of one that no clock counts.
+func (w *WatchConfig) over(e *leaderelection.RaceEntry) bool {
+	skew, now := w.MaxClockSkew, time.Now()
+	if skew == 0 && w.ClockPolicy != leaderelection.SharedClock {
+		skew = leaderelection.DefaultMaxClockSkew
+	}
 	if w.Clock != nil {
-		return w.Clock.Now()
+		now = w.Clock.Now()
 	}
-	return time.Now()
+	return !e.Unsynchronized && e.TermExpiry.Add(skew).Before(now)
 }
