@@ -31,27 +31,25 @@ func newDesk(t *testing.T, shards int) *desk {
 	return &desk{t: t, facts: newFacts(), cfg: Config{Shards: Numbered(shards), MaxMoving: 100, TermLength: T}, a: &assignment{id: "none"}}
 }
 
-// sits puts a record of a session on a seat; change makes it another one.
+// heldDesk is a desk on which session 1 on seat 0 has all shards, by token 1.
+func heldDesk(t *testing.T, shards Shards) *desk {
+	d := newDesk(t, 0)
+	d.cfg.Shards = shards
+	d.sits(0, 1, 0, nil)
+	d.next()
+	return d
+}
+
+// sits puts a record of a session on a seat, of a member without a capacity.
 func (d *desk) sits(k int, number leaderelection.ElectionNumber, extension uint64, letGo map[string]uint64) {
 	d.t.Helper()
-	id := string(rune('a' + k))
-	info := (&Member{cfg: Config{MemberID: id, Weight: 1, Shards: d.cfg.Shards}}).info()
-	info.LetGo = letGo
-	d.says(k, number, extension, info)
+	d.sitsWith(k, number, 0, extension, letGo)
 }
 
-// sitsWith is sits for a member with a capacity.
-func (d *desk) sitsWith(k, capacity int, extension uint64, letGo map[string]uint64) {
+func (d *desk) sitsWith(k int, number leaderelection.ElectionNumber, capacity int, extension uint64, letGo map[string]uint64) {
 	d.t.Helper()
-	id := string(rune('a' + k))
-	info := (&Member{cfg: Config{MemberID: id, Weight: 1, Capacity: capacity, Shards: d.cfg.Shards}}).info()
+	info := (&Member{cfg: Config{MemberID: string(rune('a' + k)), Weight: 1, Capacity: capacity, Shards: d.cfg.Shards}}).info()
 	info.LetGo = letGo
-	d.says(k, 1, extension, info)
-}
-
-// says puts a record of a session on a seat.
-func (d *desk) says(k int, number leaderelection.ElectionNumber, extension uint64, info seatInfo) {
-	d.t.Helper()
 	text, err := json.Marshal(info)
 	if err != nil {
 		d.t.Fatal(err)
@@ -125,9 +123,7 @@ func (d *desk) asked() (names []string) {
 // Rule 3: a shard of a session that seems to be over stays with it until it is on record
 // that the session has ended.
 func TestRule03MovesOnlyWhenFreed(t *testing.T) {
-	d := newDesk(t, 1)
-	d.sits(0, 1, 0, nil)
-	d.next()
+	d := heldDesk(t, Numbered(1))
 	d.sits(1, 1, 0, nil)
 	d.lapses(0)
 	d.next()
@@ -152,9 +148,7 @@ func TestRule03MovesOnlyWhenFreed(t *testing.T) {
 // Rule 3: an owner that is asked to let go keeps the shard until its seat names that very
 // token.
 func TestRule03LetGoOfThatVeryToken(t *testing.T) {
-	d := newDesk(t, 2)
-	d.sits(0, 1, 0, nil)
-	d.next()
+	d := heldDesk(t, Numbered(2))
 	d.sits(1, 1, 0, nil)
 	d.next()
 	if d.owner(0) != 0 || d.owner(1) != 0 || !d.a.places[1].releasing || d.a.places[0].releasing {
@@ -178,9 +172,7 @@ func TestRule03LetGoOfThatVeryToken(t *testing.T) {
 
 // What was asked for and is freed with nobody to have it is not asked for any more.
 func TestRule03FreedOfNobody(t *testing.T) {
-	d := newDesk(t, 4)
-	d.sits(0, 1, 0, nil)
-	d.next()
+	d := heldDesk(t, Numbered(4))
 	d.sits(1, 1, 0, nil)
 	d.next() // two of them are asked for
 	d.vacant(0, 1)
@@ -196,10 +188,7 @@ func TestRule03FreedOfNobody(t *testing.T) {
 // Rule 4: a shard's token is never used again, also when the shard was gone: it begins again
 // after the greatest token of all that are gone.
 func TestRule04TokensGrow(t *testing.T) {
-	d := newDesk(t, 1)
-	d.cfg.Shards = Named("a", "b", "c", "d")
-	d.sits(0, 1, 0, nil)
-	d.next()
+	d := heldDesk(t, Named("a", "b", "c", "d"))
 	d.a.places[2].token, d.a.places[3].token = 9, 5
 	d.cfg.Shards = Named("a", "b")
 	d.next()
@@ -247,9 +236,7 @@ func TestRule04BornWithTheTime(t *testing.T) {
 // Rule 12: what the store has lost is written again, with a greater version, though nothing
 // in it is to change; and what is newest is never what is older.
 func TestRule12WhatWasLostIsWrittenAgain(t *testing.T) {
-	d := newDesk(t, 2)
-	d.sits(0, 1, 0, nil)
-	d.next()
+	d := heldDesk(t, Numbered(2))
 	known := d.a
 	if next, _ := decideAs(known, d.facts, &d.cfg); next != nil {
 		t.Fatalf("there is need for %+v", next)
@@ -308,10 +295,8 @@ func (a *assignment) Len() int { return a.shards.Len() }
 
 // MaxMoving of a member's shards are on the move at a time, from the first to the last.
 func TestMaxMovingAtATime(t *testing.T) {
-	d := newDesk(t, 12)
+	d := heldDesk(t, Numbered(12))
 	d.cfg.MaxMoving = 2
-	d.sits(0, 1, 0, nil)
-	d.next()
 	d.sits(1, 1, 0, nil)
 	letGo := map[string]uint64{}
 	for n := range 4 {
@@ -339,9 +324,7 @@ func TestMaxMovingAtATime(t *testing.T) {
 
 // A session that seems to be over is asked for nothing: its shards are free when it has ended.
 func TestTheLapsedAreNotAsked(t *testing.T) {
-	d := newDesk(t, 4)
-	d.sits(0, 1, 0, nil)
-	d.next()
+	d := heldDesk(t, Numbered(4))
 	d.sits(1, 1, 0, nil)
 	d.lapses(0)
 	d.next()
@@ -352,9 +335,7 @@ func TestTheLapsedAreNotAsked(t *testing.T) {
 
 // A session that seems to be over, and owns nothing, is named by no new assignment.
 func TestLapsedSessionsAreNotNamed(t *testing.T) {
-	d := newDesk(t, 4)
-	d.sits(0, 1, 0, nil)
-	d.next()
+	d := heldDesk(t, Numbered(4))
 	d.sits(1, 1, 0, nil)
 	d.lapses(1)
 	if d.next() {
@@ -366,21 +347,21 @@ func TestLapsedSessionsAreNotNamed(t *testing.T) {
 // for the sake of a pin.
 func TestCapacityWhileShardsMove(t *testing.T) {
 	d := newDesk(t, 3)
-	d.sitsWith(0, 2, 0, nil)
-	d.sitsWith(1, 0, 0, nil)
+	d.sitsWith(0, 1, 2, 0, nil)
+	d.sitsWith(1, 1, 0, 0, nil)
 	d.next()
 	if d.count(0) != 2 || d.owner(2) != 1 {
 		t.Fatalf("places: %+v", d.a.places)
 	}
 	d.a.pins = map[string]string{"2": "a"}
 	d.next()
-	d.sitsWith(1, 0, 1, map[string]uint64{"2": 1})
+	d.sitsWith(1, 1, 0, 1, map[string]uint64{"2": 1})
 	next, homeless := decideAs(d.a, d.facts, &d.cfg)
 	if d.a = next; d.count(0) > 2 || d.owner(2) != none || homeless > 0 {
 		t.Fatalf("places: %+v, %d homeless", d.a.places, homeless)
 	}
 	asked := d.asked()
-	d.sitsWith(0, 2, 1, map[string]uint64{asked[0]: 1})
+	d.sitsWith(0, 1, 2, 1, map[string]uint64{asked[0]: 1})
 	if d.next(); d.count(0) != 2 || d.owner(2) != 0 || d.count(1) != 1 {
 		t.Errorf("places: %+v", d.a.places)
 	}
@@ -396,10 +377,7 @@ func TestCapacityWhileShardsMove(t *testing.T) {
 
 // A pin is for as long as the shard is one of the group's, or is on its way out.
 func TestPinsOfWhatIsGone(t *testing.T) {
-	d := newDesk(t, 3)
-	d.cfg.Shards = Named("0", "1", "2")
-	d.sits(0, 1, 0, nil)
-	d.next()
+	d := heldDesk(t, Named("0", "1", "2"))
 	d.a.pins = map[string]string{"0": "x", "2": "x"}
 	d.cfg.Shards = Named("0", "1")
 	d.next()
@@ -668,41 +646,24 @@ func TestRule09OneAtATime(t *testing.T) {
 	})
 }
 
-// Rule 9: a seat whose members die one after the other is sealed each time, and once.
+// Rule 9: the session of a member that is gone is ended on record. If members die on that seat one
+// after the other, it is sealed each time, and once.
 func TestRule09EachTime(t *testing.T) {
 	both(t, func(g *group) {
 		var said said
-		g.join("a", func(c *Config) { c.Logger = said.logger() })
-		g.settles(12, time.Minute)
+		g.with("a", said.log)
 		b := g.join("b")
 		for n := 1; n <= 3; n++ {
 			g.settles(12, 2*T)
-			b.cut()
-			g.hide(b)
-			g.settles(12, 4*T)
-			b.heal()
-			g.show(b)
-			if seals := strings.Count(said.String(), "seals a seat"); seals != n {
-				g.t.Errorf("it was sealed %d times for %d deaths", seals, n)
+			session := b.member.Session()
+			g.without(b, 4*T)
+			if e := g.record(seatName(session.Seat)).Entry(); !e.Vacant() || e.ElectionNumber != session.Number+1 {
+				g.t.Errorf("the seat of a member that is gone: %+v", e)
+			}
+			if b.heal(); strings.Count(said.String(), "seals a seat") != n {
+				g.t.Errorf("it was sealed %d times for %d deaths", strings.Count(said.String(), "seals a seat"), n)
 			}
 		}
-	})
-}
-
-// Rule 9: the session of a member that is gone is ended on record.
-func TestRule09Seals(t *testing.T) {
-	play(t, func(g *group) {
-		g.join("a")
-		b := g.join("b")
-		g.settles(12, time.Minute)
-		seat, number := b.member.Session().Seat, b.member.Session().Number
-		b.cut()
-		g.hide(b)
-		g.settles(12, 4*T)
-		if e := g.record(seatName(seat)).Entry(); !e.Vacant() || e.ElectionNumber != number+1 {
-			t.Errorf("the seat of a member that is gone: %+v", e)
-		}
-		g.show(b)
 	})
 }
 
@@ -711,18 +672,14 @@ func TestRule09Seals(t *testing.T) {
 func TestRule09SealsWhatSeemsExtended(t *testing.T) {
 	both(t, func(g *group) {
 		g.join("a")
-		b := g.join("b")
-		g.settles(12, time.Minute)
+		b := g.with("b")
 		time.Sleep(time.Minute)
 		seat := g.record(seatName(b.member.Session().Seat))
 		undone := seat.Entry()
 		undone.Extension += 5
 		undone.TermExpiry = undone.TermExpiry.Add(T / 2)
 		seat.Tell(undone)
-		b.cut()
-		g.hide(b)
-		g.settles(12, 4*T)
-		g.show(b)
+		g.without(b, 4*T)
 	})
 }
 
@@ -730,8 +687,7 @@ func TestRule09SealsWhatSeemsExtended(t *testing.T) {
 // release, and both are undone; then a session begins with a smaller number.
 func TestRule03Undone(t *testing.T) {
 	play(t, func(g *group) {
-		a := g.join("a")
-		g.settles(12, time.Minute)
+		a := g.with("a")
 		info, err := json.Marshal(a.member.info())
 		if err != nil {
 			t.Fatal(err)
@@ -760,8 +716,7 @@ func TestRule03Undone(t *testing.T) {
 func TestRule03ReleaseThatIsNoNews(t *testing.T) {
 	play(t, func(g *group) {
 		g.join("a")
-		b := g.join("b")
-		g.settles(12, time.Minute)
+		b := g.with("b")
 		time.Sleep(time.Minute)
 		seat := g.record(seatName(b.member.Session().Seat))
 		undone := seat.Entry()
@@ -817,51 +772,35 @@ func held(number leaderelection.ElectionNumber, extension uint64, expiry time.Du
 	return &leaderelection.RaceEntry{LeaderID: "b#1", Incarnation: "b", ElectionNumber: number, Extension: extension, TermLength: T, TermExpiry: time.Now().Add(expiry)}
 }
 
-// A term that is not compared with clocks seems over when the record has stayed as it is for
-// that long, and for the skew.
-func TestLapsesUnsynchronized(t *testing.T) {
+// A term that is not compared with clocks, or that ends later than right clocks can have written,
+// is not waited for: it seems over when the record has stayed as it is for a term and the skew.
+func TestLapses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, store, posted := watching(t, func(c *Config) { c.ClockPolicy = leaderelection.Unsynchronized })
-		lapsed := func(after time.Duration) bool {
-			time.Sleep(after)
-			w.look()
-			return posted().lapsed
-		}
-		store.entry = held(1, 0, -time.Hour) // its clock says nothing
-		if lapsed(0) || lapsed(T+S) || !lapsed(1) {
-			t.Error("it does not seem over after a term and the skew, but before, or not at all")
-		}
-		store.entry = held(1, 1, -time.Hour)
-		if lapsed(0) || lapsed(T) || w.due() != T {
-			t.Error("it was extended, and seems over")
-		}
-		if !lapsed(2 * S) {
-			t.Error("it does not seem over after its last extension")
-		}
-		store.entry = &leaderelection.RaceEntry{ElectionNumber: 1, Extension: 2}
-		if lapsed(0) || lapsed(2*T) {
-			t.Error("nobody has it, and a term seems over")
-		}
-	})
-}
-
-// A term that ends later than right clocks can have written is not waited for: it seems over when the
-// record has stayed as it is, as if no clocks were compared.
-func TestLapsesThoughItsExpiryLiesAhead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, store, posted := watching(t, func(*Config) {})
-		lapsed := func(after time.Duration) bool {
-			time.Sleep(after)
-			w.look()
-			return posted().lapsed
-		}
-		store.entry = held(1, 0, time.Hour)
-		if lapsed(0) || lapsed(T+S) || !lapsed(1) || w.due() != T {
-			t.Error("it does not seem over after a term and the skew, but before, or not at all")
-		}
-		store.entry = held(1, 1, T+2*S)
-		if lapsed(0) || lapsed(T+S+1) {
-			t.Error("its leader's clock may be right, and it seems over before its TermExpiry")
+		for policy, expiry := range map[leaderelection.ClockPolicy]time.Duration{leaderelection.Unsynchronized: -time.Hour, leaderelection.Synchronized: time.Hour} {
+			w, store, posted := watching(t, func(c *Config) { c.ClockPolicy = policy })
+			lapsed := func(after time.Duration) bool {
+				time.Sleep(after)
+				w.look()
+				return posted().lapsed
+			}
+			store.entry = held(1, 0, expiry)
+			if lapsed(0) || lapsed(T+S) || !lapsed(1) {
+				t.Errorf("%v: it does not seem over after a term and the skew, but before, or not at all", policy)
+			}
+			store.entry = held(1, 1, expiry)
+			if lapsed(0) || lapsed(T) || w.due() != T {
+				t.Errorf("%v: it was extended, and seems over", policy)
+			}
+			if !lapsed(2 * S) {
+				t.Errorf("%v: it does not seem over after its last extension", policy)
+			}
+			store.entry = &leaderelection.RaceEntry{ElectionNumber: 1, Extension: 2}
+			if lapsed(0) || lapsed(2*T) {
+				t.Errorf("%v: nobody has it, and a term seems over", policy)
+			}
+			if store.entry = held(2, 0, T+2*S); policy == leaderelection.Synchronized && (lapsed(0) || lapsed(T+S+1)) {
+				t.Error("its leader's clock may be right, and it seems over before its TermExpiry")
+			}
 		}
 	})
 }

@@ -140,6 +140,23 @@ func (g *group) join(id string, change ...func(*Config)) *player {
 	return p
 }
 
+// with has a member join, and waits until all shards are shared out.
+func (g *group) with(id string, change ...func(*Config)) *player {
+	g.t.Helper()
+	p := g.join(id, change...)
+	g.settles(12, time.Minute)
+	return p
+}
+
+// without cuts a member off until the others have all shards, and returns how long that took.
+func (g *group) without(p *player, within time.Duration) time.Duration {
+	g.t.Helper()
+	p.cut()
+	g.hide(p)
+	defer g.show(p)
+	return g.settles(12, within)
+}
+
 func (p *player) slowly(op memory.Op) memory.Fault {
 	if f := p.fault(); f != nil {
 		return f(op)
@@ -401,19 +418,6 @@ func suffering(record string, f memory.Faults) func(*Config) {
 			return d, err
 		}
 	}
-}
-
-// joinRefused has a member join whose Store refuses one record for good, for as long as it is true.
-func (g *group) joinRefused(id, record string) (refuses *atomic.Bool) {
-	refuses = new(atomic.Bool)
-	refuses.Store(true)
-	g.join(id, suffering(record, func(memory.Op) memory.Fault {
-		if refuses.Load() {
-			return memory.Fault{Err: leaderelection.ErrPermanent}
-		}
-		return memory.Fault{}
-	}))
-	return refuses
 }
 
 // laggard is a store whose reads may lag behind, as those of a replica.

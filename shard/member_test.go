@@ -218,17 +218,13 @@ func TestSeatThatIsExtendedAfterAll(t *testing.T) {
 // judge sees to the first.
 func TestOneMemberIDTwice(t *testing.T) {
 	both(t, func(g *group) {
-		a := g.join("a")
-		g.settles(12, time.Minute)
+		a := g.with("a")
 		b := g.join("b", func(c *Config) { c.MemberID = "a" })
 		g.settles(12, 2*time.Minute)
 		if x, y := a.member.Session(), b.member.Session(); x == y || x == (SessionID{}) || y == (SessionID{}) {
 			t.Errorf("sessions %v and %v", x, y)
 		}
-		b.cut()
-		g.hide(b)
-		g.settles(12, 5*T)
-		g.show(b)
+		g.without(b, 5*T)
 	})
 }
 
@@ -240,8 +236,7 @@ func TestOneMemberIDTwiceIsLogged(t *testing.T) {
 	slog.SetDefault(others.logger())
 	defer slog.SetDefault(old)
 	play(t, func(g *group) {
-		g.join("a", func(c *Config) { c.Logger = own.logger() })
-		g.settles(12, time.Minute)
+		g.with("a", own.log)
 		if text := own.String(); strings.Contains(text, "stopped") || strings.Contains(text, "given up") {
 			t.Errorf("Start tells of a campaign that was tried only:\n%s", text)
 		}
@@ -279,8 +274,7 @@ func TestCapacityTooSmall(t *testing.T) {
 		if !said.has("find no member with room", "shards=4") {
 			t.Errorf("it was not said that 4 shards find no room:\n%s", &said)
 		}
-		g.join("c", small)
-		g.settles(12, time.Minute)
+		g.with("c", small)
 		if !said.has("every shard finds a member with room again") || said.has("find no member with room", "shards=0") {
 			t.Errorf("it was not said that all shards find room again:\n%s", &said)
 		}

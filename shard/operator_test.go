@@ -21,10 +21,9 @@ import (
 // Operators pin, and empty a member, from anywhere.
 func TestOperators(t *testing.T) {
 	both(t, func(g *group) {
-		for _, id := range []string{"a", "b", "c"} {
-			g.join(id)
-		}
-		g.settles(12, time.Minute)
+		g.join("a")
+		g.join("b")
+		g.with("c")
 		op, ctx := g.operator(), context.Background()
 		for _, err := range []error{op.Drain(ctx, "b"), op.Drain(ctx, "b"), op.Pin(ctx, "3", "b"), op.Pin(ctx, "3", "b")} {
 			if err != nil {
@@ -129,8 +128,7 @@ func TestResetOfADeletedAssignment(t *testing.T) {
 		var last *Assignment
 		stop := g.observe(WatchConfig{Store: g.store(nil)}, func(a *Assignment) { last = a })
 		for _, id := range []string{"a", "b"} {
-			g.join(id)
-			g.settles(12, time.Minute)
+			g.with(id)
 		}
 		g.stopAll()
 		version := g.record(assignmentName).Entry().ElectionNumber
@@ -142,8 +140,7 @@ func TestResetOfADeletedAssignment(t *testing.T) {
 		if e := g.record(assignmentName).Entry(); e.ElectionNumber <= version {
 			g.t.Errorf("version %d after %d: observers do not heed it", e.ElectionNumber, version)
 		}
-		g.join("c")
-		g.settles(12, time.Minute)
+		g.with("c")
 		time.Sleep(time.Minute)
 		stop()
 		for i := range 12 {
@@ -158,8 +155,7 @@ func TestResetOfADeletedAssignment(t *testing.T) {
 func TestResetKeepsWhatCanBeRead(t *testing.T) {
 	both(t, func(g *group) {
 		ctx, op := context.Background(), g.operator()
-		g.join("a")
-		g.settles(12, time.Minute)
+		g.with("a")
 		if err := errors.Join(op.Pin(ctx, "7", "c"), op.Drain(ctx, "d")); err != nil {
 			g.t.Fatal(err)
 		}
@@ -214,8 +210,7 @@ func TestResetRefuses(t *testing.T) {
 		}
 		refused(0, true, "must be the greatest token")
 		refused(leaderelection.MaxElectionNumber, true, "must be the greatest token")
-		a, b := g.join("a"), g.join("b")
-		g.settles(12, time.Minute)
+		a, b := g.join("a"), g.with("b")
 		refused(100, false, "is held by")
 		b.leave() // who coordinates and has seat 0, or has the other seat
 		refused(100, false, `held by "a"`)
@@ -291,8 +286,7 @@ func TestResetOfADamagedAssignment(t *testing.T) {
 	for _, damaged := range []string{assignmentName, coordinatorName, seatName(0), seatName(1)} {
 		play(t, func(g *group) {
 			g.join("a")
-			g.join("b")
-			g.settles(12, time.Minute)
+			g.with("b")
 			g.stopAll()
 			record := &broken{Decider: g.record(damaged).Handle()}
 			op := Operator{Store: func(name string) (leaderelection.RaceDecider, error) {
@@ -314,8 +308,7 @@ func TestResetOfADamagedAssignment(t *testing.T) {
 			if e := g.record(assignmentName).Entry(); e.ElectionNumber <= version {
 				t.Errorf("%s was damaged: version %d after %d", damaged, e.ElectionNumber, version)
 			}
-			g.join("c")
-			g.settles(12, time.Minute)
+			g.with("c")
 			if o := g.members["c"].member.Owned(); len(o) != 12 || o[0].ElectionNumber() != after+1 {
 				t.Errorf("%s was damaged: %d shards, %+v", damaged, len(o), o)
 			}
@@ -334,8 +327,7 @@ func TestWatch(t *testing.T) {
 			last = a
 		})
 		time.Sleep(time.Minute)
-		a := g.join("a")
-		g.settles(12, time.Minute)
+		a := g.with("a")
 		time.Sleep(time.Minute)
 		stop()
 		o, ok := last.Owner("7")
@@ -377,8 +369,7 @@ func TestWatchRefuses(t *testing.T) {
 // the assignment when there is another; and a read that fails is tried again.
 func TestWatchReadsLittle(t *testing.T) {
 	both(t, func(g *group) {
-		g.join("a")
-		g.settles(12, time.Minute)
+		g.with("a")
 		time.Sleep(time.Minute)
 		var reads, told atomic.Int32
 		stop := g.observe(WatchConfig{Store: g.store(func(name string, op memory.Op) memory.Fault {

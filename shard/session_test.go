@@ -249,7 +249,7 @@ func TestRule05RequestsThatWereLetIn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(g *group) {
 				fail := make(chan error)
-				a := g.join("a", func(c *Config) {
+				a := g.with("a", func(c *Config) {
 					c.OnOwned = func(_ context.Context, o *Owned) error {
 						if o.Name() == "3" {
 							return <-fail
@@ -257,7 +257,6 @@ func TestRule05RequestsThatWereLetIn(t *testing.T) {
 						return nil // it stays owned
 					}
 				})
-				g.settles(12, time.Minute)
 				owned := a.member.Owned()
 				if name != "OnOwned fails" {
 					fail <- nil
@@ -314,8 +313,7 @@ func TestRule05RequestsThatWereLetIn(t *testing.T) {
 // A request that runs on does not keep a shard for longer than DrainTimeout, and does no harm later.
 func TestRule05RequestOverrunsTheDrain(t *testing.T) {
 	play(t, func(g *group) {
-		a := g.join("a")
-		g.settles(12, time.Minute)
+		a := g.with("a")
 		o := a.member.Owned()[0]
 		viewhook.EnterShard(o)
 		begin := time.Now()
@@ -348,7 +346,7 @@ func TestRule06TakesNothingNew(t *testing.T) {
 func TestRule06LeaveDrains(t *testing.T) {
 	play(t, func(g *group) {
 		acted := make(chan bool, 12)
-		a := g.join("a", func(c *Config) {
+		a := g.with("a", func(c *Config) {
 			c.OnOwned = func(ctx context.Context, o *Owned) error {
 				<-ctx.Done()
 				if cause := context.Cause(ctx); !errors.Is(cause, errLeft) {
@@ -359,7 +357,6 @@ func TestRule06LeaveDrains(t *testing.T) {
 				return nil
 			}
 		})
-		g.settles(12, time.Minute)
 		begin, owned := time.Now(), a.member.Owned()
 		a.leave()
 		if took := time.Since(begin); took < 3*time.Second || took > 4*time.Second {
@@ -425,7 +422,7 @@ func TestRule06EachShardEnds(t *testing.T) {
 // Rule 6: what a member that leaves has let go is another's, though one OnOwned of it takes long.
 func TestRule06LeavesShardByShard(t *testing.T) {
 	both(t, func(g *group) {
-		a := g.join("a", func(c *Config) {
+		a := g.with("a", func(c *Config) {
 			own := c.OnOwned
 			c.OnOwned = func(ctx context.Context, o *Owned) error {
 				err := own(ctx, o)
@@ -435,7 +432,6 @@ func TestRule06LeavesShardByShard(t *testing.T) {
 				return err
 			}
 		})
-		g.settles(12, time.Minute)
 		g.join("b")
 		if err := g.operator().Pin(context.Background(), "3", "a"); err != nil {
 			g.t.Error(err)
@@ -659,23 +655,6 @@ func TestOwnedGate(t *testing.T) {
 	}
 }
 
-// A shard that is owned and idle costs nothing but its callback's goroutine.
-func BenchmarkOwnedValueInFuture(b *testing.B) {
-	view := viewtest.New(nil, 0)
-	view.Set(time.Now().Add(time.Hour))
-	b.Run("view", func(b *testing.B) {
-		for b.Loop() {
-			view.ValueInFuture()
-		}
-	})
-	o := &Owned{view: view.TimeView}
-	b.Run("owned", func(b *testing.B) {
-		for b.Loop() {
-			o.ValueInFuture()
-		}
-	})
-}
-
 // A read that failed is tried again after a pause, which grows until one has worked.
 func TestReadsPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -747,8 +726,7 @@ func TestToldWhileReading(t *testing.T) {
 func TestMembersReadUntilItShows(t *testing.T) {
 	both(t, func(g *group) {
 		a := g.join("a")
-		b := g.join("b")
-		g.settles(12, time.Minute)
+		b := g.with("b")
 		time.Sleep(time.Minute)
 		coordinates, other := a, b
 		if e := g.record(coordinatorName).Entry(); memberOf(e.LeaderID) == "b" {
@@ -955,8 +933,7 @@ func TestTrace(t *testing.T) {
 		})
 		a.linger.Store(int64(3 * time.Second))
 		g.settles(12, time.Minute)
-		stuck := g.join("b", func(c *Config) { c.ShardTrace = &Trace{Owns: func(Owns) { <-free }} })
-		g.settles(12, time.Minute)
+		stuck := g.with("b", func(c *Config) { c.ShardTrace = &Trace{Owns: func(Owns) { <-free }} })
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if len(owns) != 6 || moved != 6 || version < 2 {
@@ -984,11 +961,10 @@ func TestTrace(t *testing.T) {
 func TestLetGoIsLogged(t *testing.T) {
 	play(t, func(g *group) {
 		var said said
-		a := g.join("a", func(c *Config) { c.Logger = said.logger() })
+		a := g.join("a", said.log)
 		a.linger.Store(int64(3 * time.Second))
 		g.settles(12, time.Minute)
-		b := g.join("b")
-		g.settles(12, time.Minute)
+		b := g.with("b")
 		if time.Sleep(T); !said.has("has let go", "shard=", "token=", "cause=\""+ErrMoved.Error(), "took=3") {
 			t.Errorf("it is not said that a shard has moved:\n%s", &said)
 		}

@@ -190,10 +190,9 @@ func TestShare(t *testing.T) {
 // if it was the coordinator, a term later.
 func TestCrash(t *testing.T) {
 	both(t, func(g *group) {
-		for _, id := range []string{"a", "b", "c"} {
-			g.join(id)
-		}
-		g.settles(12, time.Minute)
+		g.join("a")
+		g.join("b")
+		g.with("c")
 		time.Sleep(time.Minute)
 		for _, p := range g.all() {
 			begin := time.Now()

@@ -67,8 +67,7 @@ func good(string) (leaderelection.RaceDecider, error) { return memory.NewDecider
 func TestStoreHangsForTheCoordinator(t *testing.T) {
 	both(t, func(g *group) {
 		hangs := newGate(seatName(1))
-		g.join("a", hangs.change)
-		g.settles(12, time.Minute)
+		g.with("a", hangs.change)
 		g.join("b")
 		time.Sleep(4 * T)
 		if n := g.counts(); n["a"] != 12 || n["b"] != 0 {
@@ -87,8 +86,7 @@ func TestStoreHangsWhileLeaving(t *testing.T) {
 	both(t, func(g *group) {
 		hangs := newGate(seatName(1))
 		defer hangs.open(seatName(1))
-		a := g.join("a", hangs.change)
-		g.settles(12, time.Minute)
+		a := g.with("a", hangs.change)
 		begin := time.Now()
 		a.leave()
 		if took := time.Since(begin); took > T/2 {
@@ -107,10 +105,8 @@ func TestStoreHangsAndViewsEnd(t *testing.T) {
 	both(t, func(g *group) {
 		hangs := newGate(seatName(2))
 		defer hangs.open(seatName(2))
-		a := g.join("a", hangs.change)
-		g.settles(12, time.Minute)
-		b := g.join("b")
-		g.settles(12, time.Minute)
+		a := g.with("a", hangs.change)
+		b := g.with("b")
 		owned := a.member.Owned()
 		a.cut()
 		g.hide(a)
@@ -130,11 +126,10 @@ func TestStoreHangsAndViewsEnd(t *testing.T) {
 // when it is told to, and takes part once the Store returns.
 func TestStoreHangsForTheSeat(t *testing.T) {
 	play(t, func(g *group) {
-		g.join("a")
-		g.settles(12, time.Minute)
+		g.with("a")
 		var said said
 		hangs := newGate(seatName(1))
-		b := g.join("b", hangs.change, func(c *Config) { c.Logger = said.logger() })
+		b := g.join("b", hangs.change, said.log)
 		time.Sleep(4 * T)
 		if s := b.member.Session(); s != (SessionID{}) || !said.has("no seat", "seat-1", "has not returned within") {
 			t.Errorf("b has %v; it said:\n%s", s, &said)
@@ -156,7 +151,7 @@ func TestStoreFailsForAWhile(t *testing.T) {
 		var said said
 		var mu sync.Mutex
 		fails := true
-		g.join("a", func(c *Config) {
+		g.with("a", func(c *Config) {
 			store := c.Store
 			c.Logger = said.logger()
 			c.Store = func(name string) (leaderelection.RaceDecider, error) {
@@ -168,7 +163,6 @@ func TestStoreFailsForAWhile(t *testing.T) {
 				return store(name)
 			}
 		})
-		g.settles(12, time.Minute)
 		g.join("b")
 		time.Sleep(4 * T)
 		if n := g.counts(); n["a"] != 12 || !said.has("a seat cannot be read", "seat=1", "no more connections") {
@@ -450,30 +444,27 @@ func TestOneRecordForAllSeats(t *testing.T) {
 	})
 }
 
-// A member that the coordinator's record refuses for good at first takes part in that election
-// when it does not any more.
-func TestCoordinatorsRecordRefuses(t *testing.T) {
-	play(t, func(g *group) {
-		refuses := g.joinRefused("a", coordinatorName)
-		time.Sleep(2 * T)
-		if n := g.counts()["a"]; n != 0 {
-			g.t.Errorf("without a coordinator %d are owned", n)
-		}
-		refuses.Store(false)
-		g.settles(12, 2*T)
-	})
-}
-
-// A seat's record that refuses for good at first is followed when it does not any more.
-func TestSeatsRecordRefuses(t *testing.T) {
-	play(t, func(g *group) {
-		refuses := g.joinRefused("a", seatName(1))
-		g.settles(12, time.Minute)
-		refuses.Store(false)
-		time.Sleep(2 * T)
-		g.join("b")
-		g.settles(12, T)
-	})
+// A record that refuses for good at first is used when it does not any more.
+func TestRecordsThatRefuse(t *testing.T) {
+	for record, owned := range map[string]int{coordinatorName: 0, seatName(1): 12} {
+		play(t, func(g *group) {
+			var well atomic.Bool
+			g.join("a", suffering(record, func(memory.Op) memory.Fault {
+				if well.Load() {
+					return memory.Fault{}
+				}
+				return memory.Fault{Err: leaderelection.ErrPermanent}
+			}))
+			time.Sleep(2 * T)
+			if n := g.counts()["a"]; n != owned {
+				g.t.Errorf("%s refuses: %d are owned, want %d", record, n, owned)
+			}
+			well.Store(true)
+			time.Sleep(2 * T)
+			g.join("b")
+			g.settles(12, T)
+		})
+	}
 }
 
 // A store that refuses for good before anything has worked ends Join; later nothing does, and
@@ -493,8 +484,7 @@ func TestRefusedForGood(t *testing.T) {
 		}
 	})
 	play(t, func(g *group) {
-		a := g.join("a")
-		g.settles(12, time.Minute)
+		a := g.with("a")
 		a.suffer(permanent)
 		var asked atomic.Int32
 		time.Sleep(4 * T)
@@ -537,8 +527,7 @@ func TestOutageIsLogged(t *testing.T) {
 func TestOutageOfAnObserverIsLogged(t *testing.T) {
 	play(t, func(g *group) {
 		g.polled = true
-		g.join("a")
-		g.settles(12, time.Minute)
+		g.with("a")
 		var said said
 		var well atomic.Bool
 		stop := g.observe(WatchConfig{MaxClockSkew: S, Logger: said.logger(), Store: g.store(func(string, memory.Op) memory.Fault {
@@ -589,8 +578,7 @@ func TestRule10ForeignAssignmentIsLeftAlone(t *testing.T) {
 	for name, e := range foreign {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(g *group) {
-				a := g.join("a")
-				g.settles(12, time.Minute)
+				a := g.with("a")
 				g.record(assignmentName).Replace(e)
 				time.Sleep(time.Minute)
 				if n := len(a.member.Owned()); n != 12 {
@@ -611,16 +599,13 @@ func TestRule10ForeignAssignmentIsLeftAlone(t *testing.T) {
 // version; tokens do not go back.
 func TestRule12SetBack(t *testing.T) {
 	play(t, func(g *group) {
-		g.join("a")
-		g.settles(12, time.Minute)
+		g.with("a")
 		old := g.record(assignmentName).Entry()
-		g.join("b")
-		g.settles(12, time.Minute)
+		g.with("b")
 		time.Sleep(time.Minute)
 		version := g.record(assignmentName).Entry().ElectionNumber
 		g.record(assignmentName).Replace(old)
-		g.join("c")
-		g.settles(12, time.Minute)
+		g.with("c")
 		if e := g.record(assignmentName).Entry(); e.ElectionNumber <= version {
 			t.Errorf("version %d follows %d", e.ElectionNumber, version)
 		}
@@ -630,8 +615,7 @@ func TestRule12SetBack(t *testing.T) {
 // Rule 12: one version with two contents: everything is let go, and a new session begins.
 func TestRule12TwoContents(t *testing.T) {
 	play(t, func(g *group) {
-		a := g.join("a")
-		g.settles(12, time.Minute)
+		a := g.with("a")
 		before := a.member.Session()
 		e := g.record(assignmentName).Entry()
 		e.Incarnation = "another"
