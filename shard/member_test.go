@@ -357,7 +357,7 @@ func TestDiffers(t *testing.T) {
 	}
 }
 
-// A KeyName is that of a shard only if there are so many.
+// A KeyName is that of a shard only if there are so many. (TestOperatorWrites: to operators too.)
 func TestKeyName(t *testing.T) {
 	if name := KeyName("customer 3", 1); name != "0/1" {
 		t.Errorf("KeyName is %q", name)
@@ -376,34 +376,10 @@ func TestKeyName(t *testing.T) {
 			t.Errorf("shard %q of 12 is %d, want %d", name, i, want)
 		}
 	}
-}
-
-// A KeyName means its shard to operators too, and to those who ask for failures.
-func TestKeyNamesAreUnderstood(t *testing.T) {
 	a := of(7, Numbered(2), placed{0, 1, false}, placed{0, 1, false})
-	a.id, a.failures = "id", map[string][]failure{"1": {{Member: "a", Count: 1, Until: time.Now()}}}
+	a.failures = map[string][]failure{"1": {{Member: "a", Count: 1, Until: time.Now()}}}
 	if known := a.public(); len(known.Failures("1/2")) != 1 || len(known.Failures("1")) != 1 || len(known.Failures("1/3")) != 0 {
 		t.Errorf("failures %v, by the bare name %v", known.Failures("1/2"), known.Failures("1"))
-	}
-	e, err := a.entry(MaxAssignment)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := memory.NewDecider()
-	d.Replace(e)
-	op := Operator{Store: func(string) (leaderelection.RaceDecider, error) { return d, nil }}
-	pins := func() map[string]string {
-		a, err := readAssignment(d.Entry())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return a.pins
-	}
-	if err := op.Pin(t.Context(), "1/2", "b"); err != nil || len(pins()) != 1 || pins()["1"] != "b" {
-		t.Errorf("pinned: %v, %v", pins(), err)
-	}
-	if err := op.Unpin(t.Context(), "1/2"); err != nil || len(pins()) != 0 {
-		t.Errorf("unpinned: %v, %v", pins(), err)
 	}
 }
 

@@ -42,15 +42,6 @@ func TestOperators(t *testing.T) {
 			g.t.Fatal(err)
 		}
 		g.settles(12, 8*T)
-		if err := op.Pin(ctx, "12", "b"); err == nil || !strings.Contains(err.Error(), `no shard "12"`) {
-			g.t.Errorf("pinning a shard that is not there: %v", err)
-		}
-		if err := op.Unpin(ctx, "12"); !errors.Is(err, ErrNoShard) {
-			g.t.Errorf("unpinning a shard that is not there: %v", err)
-		}
-		if err := op.Unpin(ctx, "3"); err != nil {
-			g.t.Errorf("unpinning a shard that is not pinned: %v", err)
-		}
 	})
 	err := Operator{Store: func(string) (leaderelection.RaceDecider, error) { return memory.NewDecider(), nil }}.Drain(t.Context(), "a")
 	if !errors.Is(err, ErrNoGroup) {
@@ -72,16 +63,18 @@ func TestOperatorWrites(t *testing.T) {
 		d.Replace(e)
 		h := d.Handle()
 		op, ctx := Operator{Store: func(string) (leaderelection.RaceDecider, error) { return h, nil }}, t.Context()
+		pin := func(shard, member string) func() error { return func() error { return op.Pin(ctx, shard, member) } }
+		with := func(f func(context.Context, string) error, name string) func() error {
+			return func() error { return f(ctx, name) }
+		}
 		version := leaderelection.ElectionNumber(7)
-		for name, c := range []struct {
+		for i, c := range []struct {
 			do     func() error
 			writes bool
 		}{
-			{func() error { return op.Drain(ctx, "b") }, true}, {func() error { return op.Drain(ctx, "b") }, false},
-			{func() error { return op.Pin(ctx, "1", "b") }, true}, {func() error { return op.Pin(ctx, "1", "b") }, false},
-			{func() error { return op.Pin(ctx, "1", "c") }, true}, {func() error { return op.Unpin(ctx, "1") }, true},
-			{func() error { return op.Unpin(ctx, "1") }, false}, {func() error { return op.Undrain(ctx, "x") }, false},
-			{func() error { return op.Undrain(ctx, "b") }, true}, {func() error { return op.Undrain(ctx, "b") }, false},
+			{with(op.Drain, "b"), true}, {with(op.Drain, "b"), false}, {with(op.Undrain, "x"), false}, {with(op.Undrain, "b"), true}, {with(op.Undrain, "b"), false},
+			{pin("1", "b"), true}, {pin("1", "b"), false}, {pin("1", "c"), true}, {with(op.Unpin, "1"), true}, {with(op.Unpin, "1"), false},
+			{pin("1/2", "b"), true}, {pin("1", "b"), false}, {with(op.Unpin, "1/2"), true}, // by its KeyName
 		} {
 			before := d.Entry()
 			if err := c.do(); err != nil {
@@ -90,16 +83,15 @@ func TestOperatorWrites(t *testing.T) {
 			if c.writes {
 				version++
 			}
-			now := d.Entry()
-			if now.ElectionNumber != version || (now.Incarnation != before.Incarnation) != c.writes {
-				t.Errorf("%d: version %d %q follows %d %q", name, now.ElectionNumber, now.Incarnation, before.ElectionNumber, before.Incarnation)
+			if now := d.Entry(); now.ElectionNumber != version || (now.Incarnation != before.Incarnation) != c.writes {
+				t.Errorf("%d: version %d %q follows %d %q", i, now.ElectionNumber, now.Incarnation, before.ElectionNumber, before.Incarnation)
 			}
 		}
 		for says, err := range map[string]error{
-			`no shard "2"`: op.Pin(ctx, "2", "b"), "the member is empty": op.Pin(ctx, "1", ""), "drain: the member": op.Drain(ctx, ""),
-			"Store is nil": Operator{}.Drain(ctx, "b"),
+			`no shard "2"`: op.Pin(ctx, "2", "b"), `no shard "3"`: op.Unpin(ctx, "3"), `no shard "1/3"`: op.Pin(ctx, "1/3", "b"),
+			"the member is empty": op.Pin(ctx, "1", ""), "drain: the member": op.Drain(ctx, ""), "Store is nil": Operator{}.Drain(ctx, "b"),
 		} {
-			if err == nil || !strings.Contains(err.Error(), says) {
+			if err == nil || !strings.Contains(err.Error(), says) || errors.Is(err, ErrNoShard) != strings.HasPrefix(says, "no shard") {
 				t.Errorf("%v, want %q", err, says)
 			}
 		}
@@ -261,26 +253,6 @@ func TestResetRefuses(t *testing.T) {
 	}
 }
 
-// broken is a record whose bytes are none.
-type broken struct {
-	*memory.Decider
-	mended bool
-}
-
-func (b *broken) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	e, err := b.Decider.ReadCurrent(ctx)
-	if err == nil && !b.mended {
-		return nil, &leaderelection.DamagedRecordError{Token: e.Token, Err: errors.New("it is not JSON")}
-	}
-	return e, err
-}
-
-func (b *broken) WriteEntry(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	t, err := b.Decider.WriteEntry(ctx, e)
-	b.mended = b.mended || err == nil
-	return t, err
-}
-
 // Damaged records are replaced only when that is forced; then damaged seats are no matter.
 func TestResetOfADamagedAssignment(t *testing.T) {
 	for _, damaged := range []string{assignmentName, coordinatorName, seatName(0), seatName(1)} {
@@ -288,13 +260,13 @@ func TestResetOfADamagedAssignment(t *testing.T) {
 			g.join("a")
 			g.with("b")
 			g.stopAll()
-			record := &broken{Decider: g.record(damaged).Handle()}
-			op := Operator{Store: func(name string) (leaderelection.RaceDecider, error) {
-				if name == damaged {
-					return record, nil
+			damage := &leaderelection.DamagedRecordError{Token: g.record(damaged).Entry().Token, Err: errors.New("it is not JSON")}
+			op := Operator{Store: g.store(func(name string, op memory.Op) memory.Fault {
+				if name == damaged && op.Kind == memory.Read {
+					return memory.Fault{Err: damage}
 				}
-				return g.record(name).Handle(), nil
-			}}
+				return memory.Fault{}
+			})}
 			version := g.record(assignmentName).Entry().ElectionNumber
 			ctx := context.Background()
 			after := leaderelection.ElectionNumber(time.Now().Unix() + 50)
@@ -308,8 +280,7 @@ func TestResetOfADamagedAssignment(t *testing.T) {
 			if e := g.record(assignmentName).Entry(); e.ElectionNumber <= version {
 				t.Errorf("%s was damaged: version %d after %d", damaged, e.ElectionNumber, version)
 			}
-			g.with("c")
-			if o := g.members["c"].member.Owned(); len(o) != 12 || o[0].ElectionNumber() != after+1 {
+			if o := g.with("c").member.Owned(); len(o) != 12 || o[0].ElectionNumber() != after+1 {
 				t.Errorf("%s was damaged: %d shards, %+v", damaged, len(o), o)
 			}
 		})

@@ -898,54 +898,44 @@ func TestStuckCallback(t *testing.T) {
 // assignment, in order; one that is stuck keeps nobody from anything.
 func TestTrace(t *testing.T) {
 	play(t, func(g *group) {
-		owns, moved, left := map[string]uint64{}, 0, 0
-		var version uint64
+		const drain = 3 * time.Second
+		owns, causes := map[string]uint64{}, map[error]int{}
+		var version leaderelection.ElectionNumber
 		free := make(chan struct{})
-		leaving := false
 		a := g.join("a", func(c *Config) {
 			c.ShardTrace = &Trace{
-				Owns: func(e Owns) { owns[e.Owned.Name()] = uint64(e.Owned.ElectionNumber()) },
+				Owns: func(e Owns) { owns[e.Owned.Name()] = e.Owned.token },
 				LetGo: func(e LetGo) {
-					if owns[e.Owned.Name()] != uint64(e.Owned.ElectionNumber()) {
-						t.Errorf("shard %s is let go by token %d, and was owned by %d", e.Owned.Name(), e.Owned.ElectionNumber(), owns[e.Owned.Name()])
+					if owns[e.Owned.Name()] != e.Owned.token {
+						t.Errorf("shard %s is let go by token %d, and was owned by %d", e.Owned.Name(), e.Owned.token, owns[e.Owned.Name()])
 					}
 					delete(owns, e.Owned.Name())
-					switch {
-					case errors.Is(e.Cause, ErrMoved):
-						if moved++; e.Time.Sub(e.Asked) < 3*time.Second {
-							t.Errorf("shard %s: asked at %v, let go at %v; its callback takes 3s", e.Owned.Name(), e.Asked, e.Time)
-						}
-					case leaving && errors.Is(e.Cause, errLeft):
-						if left++; e.Time.Sub(e.Asked) != 3*time.Second {
-							t.Errorf("shard %s: asked at %v, let go at %v; its callback takes 3s", e.Owned.Name(), e.Asked, e.Time)
-						}
-					default:
-						t.Errorf("shard %s is let go because of %v", e.Owned.Name(), e.Cause)
+					if causes[e.Cause]++; e.Time.Sub(e.Asked) != drain {
+						t.Errorf("shard %s: asked at %v, let go at %v; its callback takes %v", e.Owned.Name(), e.Asked, e.Time, drain)
 					}
 				},
 				Assignment: func(a *Assignment) {
-					if uint64(a.Version()) <= version {
+					if a.Version() <= version {
 						t.Errorf("version %d after %d", a.Version(), version)
 					}
-					version = uint64(a.Version())
+					version = a.Version()
 				},
 			}
 		})
-		a.linger.Store(int64(3 * time.Second))
+		a.linger.Store(int64(drain))
 		g.settles(12, time.Minute)
 		stuck := g.with("b", func(c *Config) { c.ShardTrace = &Trace{Owns: func(Owns) { <-free }} })
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(owns) != 6 || moved != 6 || version < 2 {
-			t.Errorf("owns %v, %d moved away, version %d", owns, moved, version)
+		if len(owns) != 6 || causes[ErrMoved] != 6 || len(causes) != 1 || version == leaderelection.NoElections {
+			t.Errorf("owns %v, let go by cause %v, version %d", owns, causes, version)
 		}
-		leaving = true
 		a.leave()
 		g.settles(12, time.Minute)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if len(owns) != 0 || left != 6 {
-			t.Errorf("after it has left: %v, %d let go", owns, left)
+		if len(owns) != 0 || causes[errLeft] != 6 || len(causes) != 2 {
+			t.Errorf("after it has left: %v, let go by cause %v", owns, causes)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()

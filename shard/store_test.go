@@ -326,7 +326,12 @@ type deaf struct {
 	release chan struct{}
 }
 
-func (d *deaf) ReadCurrent(context.Context) (*leaderelection.RaceEntry, error) {
+func (d *deaf) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	select {
+	case <-d.release:
+		return d.RaceDecider.ReadCurrent(ctx)
+	default:
+	}
 	d.out.Add(1)
 	defer d.out.Add(-1)
 	<-d.release
@@ -337,60 +342,32 @@ func (d *deaf) ReadCurrent(context.Context) (*leaderelection.RaceEntry, error) {
 // member goes on.
 func TestHangingCallsDoNotPileUp(t *testing.T) {
 	for _, hangs := range []string{seatName(0), assignmentName} {
-		t.Run(hangs, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var out atomic.Int64
-				release, owned := make(chan struct{}), make(chan string, 1)
-				records := map[string]*memory.Decider{}
-				for _, name := range []string{coordinatorName, assignmentName, seatName(0), seatName(1)} {
-					records[name] = memory.NewDecider()
+		play(t, func(g *group) {
+			g.polled = true
+			var out atomic.Int64
+			release := make(chan struct{})
+			open := g.store(nil)
+			store := func(name string) (leaderelection.RaceDecider, error) {
+				d, err := open(name)
+				if name == hangs {
+					d = &deaf{d, &out, release}
 				}
-				store := func(name string) (leaderelection.RaceDecider, error) {
-					if name == hangs {
-						select {
-						case <-release:
-						default:
-							return &released{&deaf{records[name], &out, release}}, nil
-						}
-					}
-					return records[name].Handle().Polled(), nil
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				m, err := Config{Store: store, MemberID: "a", Shards: Numbered(1), OnOwned: func(_ context.Context, o *Owned) error { owned <- o.Name(); return nil }}.Start(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
-				watched := make(chan struct{})
-				go func() {
-					defer close(watched)
-					_ = WatchConfig{Store: store}.Watch(ctx, func(context.Context, *Assignment) {})
-				}()
-				time.Sleep(time.Hour)
-				if n := out.Load(); n < 1 || n > 2*maxCalls+5 {
-					t.Errorf("%d calls hang", n)
-				}
-				close(release)
-				time.Sleep(time.Minute)
-				if len(owned) != 1 {
-					t.Error("it owns nothing when the store is well again")
-				}
-				cancel()
-				_ = m.Wait()
-				<-watched
-			})
+				return d, err
+			}
+			g.every.Store(int64(time.Second))
+			a := g.join("a", func(c *Config) { c.Store = store })
+			stop := g.observe(WatchConfig{Store: store}, func(*Assignment) {})
+			time.Sleep(time.Hour)
+			if n := out.Load(); n < 1 || n > 2*maxCalls+5 {
+				t.Errorf("%s: %d calls hang", hangs, n)
+			}
+			close(release)
+			time.Sleep(time.Minute)
+			if len(a.member.Owned()) != 12 {
+				t.Errorf("%s: it owns nothing when the store is well again", hangs)
+			}
+			stop()
 		})
-	}
-}
-
-// released is deaf until release is closed, and then the record.
-type released struct{ *deaf }
-
-func (r *released) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	select {
-	case <-r.release:
-		return r.RaceDecider.ReadCurrent(ctx)
-	default:
-		return r.deaf.ReadCurrent(ctx)
 	}
 }
 
