@@ -39,13 +39,14 @@ type group struct {
 	mu      sync.Mutex
 	records map[string]*memory.Decider
 	members map[string]*player
-	zombies []*player            // cut off for good, and started again elsewhere under their names
-	owned   map[string][]*Owned  // of each shard: all that may still act
-	tokens  map[string]uint64    // the greatest that each shard was acted on with
-	owners  map[string]string    // who had it last
-	moves   int                  // of shards from one to another
-	since   map[string]time.Time // of shards that nobody acts on
-	idle    time.Duration        // the longest that one was so
+	reads   func(by *player, name string) // nil, or told of each read of a record
+	zombies []*player                     // cut off for good, and started again elsewhere under their names
+	owned   map[string][]*Owned           // of each shard: all that may still act
+	tokens  map[string]uint64             // the greatest that each shard was acted on with
+	owners  map[string]string             // who had it last
+	moves   int                           // of shards from one to another
+	since   map[string]time.Time          // of shards that nobody acts on
+	idle    time.Duration                 // the longest that one was so
 }
 
 // player is one member, with its own connections.
@@ -112,6 +113,9 @@ func (g *group) join(id string, change ...func(*Config)) *player {
 				if op.Kind != memory.Feed {
 					g.mu.Lock()
 					g.asked[strings.TrimRight(name, "0123456789")+op.Kind.String()]++
+					if op.Kind == memory.Read && g.reads != nil {
+						g.reads(p, name)
+					}
 					g.mu.Unlock()
 				}
 				return p.slowly(op)
@@ -138,6 +142,23 @@ func (g *group) join(id string, change ...func(*Config)) *player {
 	g.members[id] = p
 	g.mu.Unlock()
 	return p
+}
+
+// crowd has members join until there are n: m0, m1 and so on.
+func (g *group) crowd(n int, change ...func(*Config)) {
+	for k := len(g.all()); k < n; k++ {
+		g.join(fmt.Sprint("m", k), change...)
+	}
+}
+
+// operations is how often the store was asked.
+func (g *group) operations() (all int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, n := range g.asked {
+		all += n
+	}
+	return all
 }
 
 // with has a member join, and waits until all shards are shared out.

@@ -22,30 +22,33 @@ import (
 	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
-// seated is a session's loop, and what it would be told; nothing of it runs.
-func seated(t *testing.T) (*sitting, func(a *assignment)) {
-	m := newMember(Config{MemberID: "a", Weight: 1, OnOwned: func(ctx context.Context, _ *Owned) error { <-ctx.Done(); return nil }}.withDefaults(), newStores(nil))
-	view := viewtest.New(nil, 0)
-	view.Set(time.Now().Add(time.Hour))
-	ctx, cancel := context.WithCancel(t.Context())
-	s := newSession(m, nil, 0, ctx, view.TimeView)
-	s.id.Number = 3
-	s.tell = func([]string, []byte) error { return nil }
-	t.Cleanup(func() {
-		cancel()
-		s.end()
-		m.await()
+// sits has f play with a session's loop, and what it would be told. Nothing of it runs.
+func sits(t *testing.T, f func(t *testing.T, s *sitting, read func(a *assignment))) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMember(Config{MemberID: "a", Weight: 1, OnOwned: func(ctx context.Context, _ *Owned) error { <-ctx.Done(); return nil }}.withDefaults(), newStores(nil))
+		view := viewtest.New(nil, 0)
+		view.Set(time.Now().Add(time.Hour))
+		ctx, cancel := context.WithCancel(t.Context())
+		s := newSession(m, nil, 0, ctx, view.TimeView)
+		s.id.Number = 3
+		s.tell = func([]string, []byte) error { return nil }
+		t.Cleanup(func() {
+			cancel()
+			s.end()
+			m.await()
+		})
+		f(t, s, func(a *assignment) {
+			t.Helper()
+			if a.id == "" {
+				a.id = "id"
+			}
+			if err := a.check(); err != nil {
+				t.Fatal(err)
+			}
+			s.read(reading{a: a})
+		})
 	})
-	return s, func(a *assignment) {
-		t.Helper()
-		if a.id == "" {
-			a.id = "id"
-		}
-		if err := a.check(); err != nil {
-			t.Fatal(err)
-		}
-		s.read(reading{a: a})
-	}
 }
 
 // owns is the newest token of shard "0" that the session may act on, or 0.
@@ -98,8 +101,7 @@ func TestRule01WhatASessionOwns(t *testing.T) {
 			{3, placed{0, 5, false}, 5, 0}, {3, placed{0, 4, false}, 0, 4}, {3, placed{0, 5, false}, 0, 5}, {3, placed{0, 6, false}, 6, 0},
 		},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			s, read := seated(t)
+		sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
 			var begun, owned []*Owned
 			s.m.cfg.OnOwned = func(ctx context.Context, o *Owned) error {
 				begun = append(begun, o)
@@ -138,8 +140,7 @@ func (s *sitting) settleReturned() {
 // Rule 1: a greater token under the same session is another time: others may have owned the
 // shard in between, so the owner by the token before is none any more.
 func TestRule01GreaterTokenIsAnotherTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
+	sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
 		calls, leave := called(s)
 		read(gives(1, 3, placed{0, 5, false}))
 		first := <-calls
@@ -157,8 +158,7 @@ func TestRule01GreaterTokenIsAnotherTime(t *testing.T) {
 
 // Rule 2: a read may be stale.
 func TestRule02OlderIsNoNews(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
+	sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
 		read(gives(7, 3, placed{0, 7, true}))
 		read(gives(6, 3, placed{0, 8, false}))
 		if got := s.owns(); got != 0 {
@@ -170,8 +170,7 @@ func TestRule02OlderIsNoNews(t *testing.T) {
 // Rule 5: a shard that is asked for is told so, by the cause of its ctx, and may be acted on
 // meanwhile. The time to drain is counted from when it was asked for first.
 func TestRule05Asks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
+	sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
 		_, leave := called(s)
 		defer close(leave)
 		read(gives(1, 3, placed{0, 5, false}))
@@ -190,8 +189,7 @@ func TestRule05Asks(t *testing.T) {
 
 // Rule 5: also where the shards have become others meanwhile, so that it is at another place.
 func TestRule05DrainsThoughShardsChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
+	sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
 		read(of(1, Named("b"), placed{0, 5, false}))
 		read(of(2, Named("a", "b"), placed{none, 1, false}, placed{0, 5, true}))
 		s.settleReturned()
@@ -331,8 +329,7 @@ func TestRule05RequestOverrunsTheDrain(t *testing.T) {
 
 // Rule 6: what a member is given while it leaves is let go at once, and never owned.
 func TestRule06TakesNothingNew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
+	sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
 		s.leave()
 		read(gives(1, 3, placed{0, 6, false}))
 		if s.owns() != 0 || s.letGo["0"] != 6 {
@@ -454,8 +451,7 @@ func TestRule06LeavesShardByShard(t *testing.T) {
 
 // Rule 11: all that was let go since the last assignment is said, until the next.
 func TestRule11AllIsSaid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
+	sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
 		two := Numbered(2)
 		read(of(1, two, placed{0, 5, false}, placed{0, 7, false}))
 		read(of(2, two, placed{0, 5, true}, placed{0, 7, true}))
@@ -478,8 +474,7 @@ func TestRule11AllIsSaid(t *testing.T) {
 // A seat's record says no more at a time of what was let go than it has room for, and all of
 // it in the end.
 func TestRule11NoMoreThanFits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
+	sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
 		const n = 1500
 		var names []string
 		for i := range n {
@@ -545,8 +540,7 @@ func TestManyLongNamesMove(t *testing.T) {
 // A shard that comes back while the callback of its last time runs on has a callback when
 // that one has returned, and not before; and a member ends when all have.
 func TestOneCallbackOfAShard(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
+	sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
 		calls, leave := called(s)
 		read(gives(1, 3, placed{0, 5, false}))
 		first := <-calls
@@ -585,8 +579,7 @@ func TestOneCallbackOfAShard(t *testing.T) {
 
 // A shard whose callback returns without having been asked stays owned.
 func TestOwnedThoughTheCallbackReturns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
+	sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
 		calls, leave := called(s)
 		close(leave)
 		read(gives(1, 3, placed{0, 5, false}))
@@ -605,8 +598,7 @@ func TestOwnedThoughTheCallbackReturns(t *testing.T) {
 
 // Owned has what may be acted on now, in the order of the shards.
 func TestOwnedIsWhatMayBeActedOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
+	sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
 		places := make([]placed, 12)
 		for i := range places {
 			places[i] = placed{0, 5, false}
@@ -657,8 +649,7 @@ func TestOwnedGate(t *testing.T) {
 
 // A read that failed is tried again after a pause, which grows until one has worked.
 func TestReadsPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
+	sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
 		var pauses []time.Duration
 		for range 8 {
 			s.again = false
@@ -693,8 +684,7 @@ func (s *slowReads) ReadCurrent(context.Context) (*leaderelection.RaceEntry, err
 // What is told while the assignment is read is a reason to read it again: that read may have
 // begun before.
 func TestToldWhileReading(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, _ := seated(t)
+	sits(t, func(t *testing.T, s *sitting, _ func(*assignment)) {
 		d := &slowReads{begun: make(chan struct{}, 2), let: make(chan struct{}, 2)}
 		s.assignment = d
 		s.again = true
@@ -746,8 +736,7 @@ func TestMembersReadUntilItShows(t *testing.T) {
 
 // Told of a version, a session reads until one as new is shown.
 func TestMembersReadUntilItIsAsNew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
+	sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
 		s.hear(5)
 		s.again = false
 		if read(gives(4, 3, placed{0, 6, false})); !s.again || s.retryAt.IsZero() {
@@ -762,8 +751,7 @@ func TestMembersReadUntilItIsAsNew(t *testing.T) {
 
 // On a store that must be asked a session looks often while a shard is asked for, and only then.
 func TestHurriesWhileShardsMove(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
+	sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
 		for version, moves := range []bool{false, true, false} {
 			read(gives(leaderelection.ElectionNumber(version+1), 3, placed{0, 6, moves}))
 			if s.hurry != moves {

@@ -196,10 +196,7 @@ func TestCrash(t *testing.T) {
 		time.Sleep(time.Minute)
 		for _, p := range g.all() {
 			begin := time.Now()
-			p.cut()
-			g.hide(p)
-			g.t.Logf("%s, session %v, is gone: settled after %v", p.id, p.member.Session(), g.settles(12, 3*T))
-			g.show(p)
+			g.t.Logf("%s, session %v, is gone: settled after %v", p.id, p.member.Session(), g.without(p, 3*T))
 			p.heal()
 			g.settles(12, 3*T)
 			time.Sleep(time.Minute - time.Since(begin)%time.Second)
@@ -213,23 +210,13 @@ func TestCost(t *testing.T) {
 	for _, shards := range []int{10, 1000} {
 		both(t, func(g *group) {
 			g.every.Store(int64(T))
-			for i := range 10 {
-				g.join(fmt.Sprint("m", i), func(c *Config) { c.Shards, c.MaxMoving = Numbered(shards), 10000 })
-			}
+			g.crowd(10, func(c *Config) { c.Shards, c.MaxMoving = Numbered(shards), 10000 })
 			g.settles(shards, 10*time.Minute)
 			time.Sleep(4 * T)
-			g.mu.Lock()
-			clear(g.asked)
-			g.mu.Unlock()
 			const terms = 20
+			before := g.operations()
 			time.Sleep(terms * T)
-			g.mu.Lock()
-			all := 0
-			for _, n := range g.asked {
-				all += n
-			}
-			g.mu.Unlock()
-			each := float64(all) / 10 / terms
+			each := float64(g.operations()-before) / 10 / terms
 			size := len(g.record(assignmentName).Entry().ConnectionParams)
 			g.t.Logf("%d shards, 10 members: %.2f operations a term for each member; the assignment takes %d bytes", shards, each, size)
 			if most := map[bool]float64{false: 3, true: 8}[g.polled]; each > most {
@@ -248,9 +235,7 @@ func TestRollingRestart(t *testing.T) {
 	play(t, func(g *group) {
 		const members, shards = 5, 40
 		change := func(c *Config) { c.Shards, c.MaxMoving = Numbered(shards), 1000 }
-		for k := range members {
-			g.join(fmt.Sprint("m", k), change)
-		}
+		g.crowd(members, change)
 		g.settles(shards, time.Minute)
 		time.Sleep(2 * T)
 		g.moved()
@@ -282,17 +267,9 @@ func TestJoiningIsNotQuadratic(t *testing.T) {
 	play(t, func(g *group) {
 		const members = 30
 		g.every.Store(int64(time.Second))
-		for k := range members {
-			g.join(fmt.Sprint("m", k), func(c *Config) { c.Shards = Numbered(60) })
-		}
+		g.crowd(members, func(c *Config) { c.Shards = Numbered(60) })
 		g.settles(60, time.Minute)
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		asked := 0
-		for _, n := range g.asked {
-			asked += n
-		}
-		if t.Logf("%d operations: %v", asked, g.asked); asked > 1500 {
+		if asked := g.operations(); asked > 1500 {
 			t.Errorf("%d operations for %d members that start at once: %v", asked, members, g.asked)
 		}
 	})
@@ -305,11 +282,9 @@ func TestMovesOnPolledStores(t *testing.T) {
 		const shards = 256
 		of := func(c *Config) { c.Shards = Numbered(shards) }
 		g.every.Store(int64(time.Second))
-		g.join("m0", of)
+		g.crowd(1, of)
 		g.settles(shards, time.Minute)
-		for k := range 4 {
-			g.join(fmt.Sprint("m", k+1), of)
-		}
+		g.crowd(5, of)
 		if took := g.settles(shards, 3*time.Minute); took > 40*time.Second {
 			t.Errorf("%v", took)
 		} else {
@@ -323,9 +298,7 @@ func TestMovesOnPolledStores(t *testing.T) {
 func TestColdStartBeginsEachShardOnce(t *testing.T) {
 	both(t, func(g *group) {
 		const members, shards = 10, 200
-		for k := range members {
-			g.join(fmt.Sprint("m", k), func(c *Config) { c.Shards = Numbered(shards) })
-		}
+		g.crowd(members, func(c *Config) { c.Shards = Numbered(shards) })
 		g.settles(shards, time.Minute)
 		time.Sleep(2 * T)
 		if n := g.moved(); n > shards/10 {
@@ -345,7 +318,7 @@ func TestRestartedMembersAreHeirs(t *testing.T) {
 			if away > 0 {
 				most = 2 * 8 // away, and back
 			}
-			g.restarts(40, 0, most, nil, func(*player, int) { time.Sleep(away) })
+			g.restarts(40, 0, most, func(*player, int) { time.Sleep(away) })
 		})
 	}
 }
@@ -355,7 +328,7 @@ func TestRestartedMembersAreHeirs(t *testing.T) {
 func TestSlowlyDrainedMembersAreHeirs(t *testing.T) {
 	both(t, func(g *group) {
 		for _, drain := range []time.Duration{3 * S, 10 * S} {
-			g.restarts(5, drain, 0, nil, func(*player, int) {})
+			g.restarts(5, drain, 0, func(*player, int) {})
 		}
 	})
 }
@@ -365,58 +338,29 @@ func TestPollSeesARestart(t *testing.T) {
 	for shards, drain := range map[int]time.Duration{40: 0, 5: 10 * S} {
 		play(t, func(g *group) {
 			g.polled = true
-			type read struct {
-				by, name string
-				vacant   bool
-			}
-			reads := make(chan read)
-			tells := func(c *Config) {
-				store, id := c.Store, c.MemberID
-				c.Store = func(name string) (leaderelection.RaceDecider, error) {
-					d, err := store(name)
-					return seen{d, func(e *leaderelection.RaceEntry) {
-						select {
-						case reads <- read{id, name, e.Vacant()}:
-						default: // nobody waits for one
-						}
-					}}, err
+			g.restarts(shards, drain, 0, func(coordinator *player, seat int) {
+				looks := make(chan struct{}, 100)
+				g.mu.Lock()
+				g.reads = func(by *player, name string) {
+					if by == coordinator && name == seatName(seat) {
+						looks <- struct{}{}
+					}
 				}
-			}
-			g.restarts(shards, drain, 0, tells, func(coordinator *player, seat int) {
-				for (<-reads != read{coordinator.id, seatName(seat), true}) {
-				}
+				g.mu.Unlock()
+				<-looks
+				time.Sleep(g.rtt)
 			})
 		})
 	}
-}
-
-// seen is a store that tells of each read.
-type seen struct {
-	leaderelection.RaceDecider
-	tell func(*leaderelection.RaceEntry)
-}
-
-func (s seen) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	e, err := s.RaceDecider.ReadCurrent(ctx)
-	if err == nil {
-		s.tell(e)
-	}
-	return e, err
 }
 
 // restarts has one of five members leave, which takes as long as drain, and come back when away has
 // returned, which gets the coordinator and the seat. At most so many shards may move as most says.
 // The member does not coordinate: a coordinator that leaves frees its own shards before its
 // successor knows of them.
-func (g *group) restarts(shards int, drain time.Duration, most int, change func(*Config), away func(coordinator *player, seat int)) {
-	of := func(c *Config) {
-		if c.Shards = Numbered(shards); change != nil {
-			change(c)
-		}
-	}
-	for k := len(g.all()); k < 5; k++ {
-		g.join(fmt.Sprint("m", k), of)
-	}
+func (g *group) restarts(shards int, drain time.Duration, most int, away func(coordinator *player, seat int)) {
+	of := func(c *Config) { c.Shards = Numbered(shards) }
+	g.crowd(5, of)
 	g.settles(shards, time.Minute)
 	time.Sleep(2 * T)
 	before := map[string][]string{}
@@ -529,12 +473,9 @@ func TestLifelineOfAMember(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		p := g.all()[0]
-		p.cut() // it lives, and acts on for its view
-		g.hide(p)
-		if took := g.settles(12, 3*T); took < soon {
+		if took := g.without(p, 3*T); took < soon { // it lives, and acts on for its view
 			g.t.Errorf("%s is cut off: settled after %v", p.id, took)
 		}
-		g.show(p)
 		p.heal()
 	})
 }
