@@ -570,38 +570,23 @@ func TestNamedSeatsAreWatched(t *testing.T) {
 	})
 }
 
-// version is the Token of a store that knows what it has not got.
-type version string
-
-func (version) CommitTS() time.Time { return time.Time{} }
-
-// keeper is a store that takes a write only with the Token that was read.
-type keeper struct {
-	at     version
-	writes int
-}
-
-func (k *keeper) ReadCurrent(context.Context) (*leaderelection.RaceEntry, error) {
-	return &leaderelection.RaceEntry{Token: k.at}, nil
-}
-
-func (k *keeper) WriteEntry(_ context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	if e.Token != k.at {
-		return nil, leaderelection.ErrLostRace
-	}
-	k.writes++
-	k.at += "+"
-	return k.at, nil
-}
-
 // The first assignment is written on the condition that there is none, and each next one on
 // that of the one before.
 func TestWritesAreConditional(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t, 2)
 		c := bench(t, d, func([]string, []byte) error { return nil })
-		k := &keeper{at: "none"}
-		c.assignment = k
+		store := memory.NewDecider()
+		store.Replace(&leaderelection.RaceEntry{}) // it was there, and is empty
+		var conditions []leaderelection.LeaderToken
+		store.Inject(func(op memory.Op) memory.Fault {
+			if op.Kind == memory.Write {
+				conditions = append(conditions, op.Entry.Token)
+			}
+			return memory.Fault{}
+		})
+		c.assignment = store.Polled()
+		want := []leaderelection.LeaderToken{store.Entry().Token}
 		d.sits(0, 1, 0, nil)
 		d.learn(1, &leaderelection.RaceEntry{}, false)
 		for range 2 {
@@ -609,9 +594,10 @@ func TestWritesAreConditional(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		want = append(want, store.Entry().Token)
 		d.vacant(0, 1)
-		if _, err := c.round(); err != nil || k.writes != 2 || uint64(c.known.version) != uint64(time.Now().Unix())+1 {
-			t.Errorf("%v; %d writes, version %d", err, k.writes, c.known.version)
+		if _, err := c.round(); err != nil || !slices.Equal(conditions, want) || uint64(c.known.version) != uint64(time.Now().Unix())+1 {
+			t.Errorf("%v; written on the conditions %v, want %v: %+v", err, conditions, want, c.known)
 		}
 	})
 }
@@ -733,33 +719,15 @@ func TestRule03ReleaseThatIsNoNews(t *testing.T) {
 	})
 }
 
-// shown is a store that is read only.
-type shown struct {
-	entry *leaderelection.RaceEntry
-	err   error
-	reads int
-}
-
-func (s *shown) ReadCurrent(context.Context) (*leaderelection.RaceEntry, error) {
-	if s.reads++; s.err != nil {
-		return nil, s.err
-	}
-	return s.entry.Clone(), nil
-}
-
-func (*shown) WriteEntry(context.Context, *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	return nil, leaderelection.ErrLostRace
-}
-
-// watching is a watcher whose loop does not run, and what it posts.
-func watching(t *testing.T, change func(*Config)) (*watcher, *shown, func() seatEvent) {
+// watching is a watcher whose loop does not run, its record, and what it posted last.
+func watching(t *testing.T, change func(*Config)) (*watcher, *memory.Decider, func() seatEvent) {
 	d := newDesk(t, 1)
 	d.cfg.TermLength, d.cfg.MaxClockSkew = T, S
 	change(&d.cfg)
 	c := bench(t, d, nil)
 	c.events = make(chan seatEvent, 100)
-	store := &shown{}
-	return &watcher{c: c, seat: 0, decider: store}, store, func() (last seatEvent) {
+	store := memory.NewDecider()
+	return &watcher{c: c, seat: 0, decider: store.Polled()}, store, func() (last seatEvent) {
 		for len(c.events) > 0 {
 			last = <-c.events
 		}
@@ -783,22 +751,22 @@ func TestLapses(t *testing.T) {
 				w.look()
 				return posted().lapsed
 			}
-			store.entry = held(1, 0, expiry)
+			store.Replace(held(1, 0, expiry))
 			if lapsed(0) || lapsed(T+S) || !lapsed(1) {
 				t.Errorf("%v: it does not seem over after a term and the skew, but before, or not at all", policy)
 			}
-			store.entry = held(1, 1, expiry)
+			store.Replace(held(1, 1, expiry))
 			if lapsed(0) || lapsed(T) || w.due() != T {
 				t.Errorf("%v: it was extended, and seems over", policy)
 			}
 			if !lapsed(2 * S) {
 				t.Errorf("%v: it does not seem over after its last extension", policy)
 			}
-			store.entry = &leaderelection.RaceEntry{ElectionNumber: 1, Extension: 2}
+			store.Replace(&leaderelection.RaceEntry{ElectionNumber: 1, Extension: 2})
 			if lapsed(0) || lapsed(2*T) {
 				t.Errorf("%v: nobody has it, and a term seems over", policy)
 			}
-			if store.entry = held(2, 0, T+2*S); policy == leaderelection.Synchronized && (lapsed(0) || lapsed(T+S+1)) {
+			if store.Replace(held(2, 0, T+2*S)); policy == leaderelection.Synchronized && (lapsed(0) || lapsed(T+S+1)) {
 				t.Error("its leader's clock may be right, and it seems over before its TermExpiry")
 			}
 		}
@@ -816,7 +784,11 @@ func TestSeatsAreReadWhenDue(t *testing.T) {
 				t.Errorf("%s: due after %v, want %v", what, got, want)
 			}
 		}
-		store.err = errors.New("no")
+		reads := 0
+		fails := func(err error) {
+			store.Inject(func(memory.Op) memory.Fault { reads++; return memory.Fault{Err: err} })
+		}
+		fails(memory.ErrLost)
 		for n, want := range []int{1, 2, 3, 4, 4} {
 			w.look()
 			due("cannot be read", time.Duration(want)*T/8)
@@ -824,28 +796,29 @@ func TestSeatsAreReadWhenDue(t *testing.T) {
 				t.Errorf("read %d: it is not told that it failed", n)
 			}
 		}
-		store.entry, store.err = held(1, 1, 10*time.Second), nil
+		fails(nil)
+		store.Replace(held(1, 1, 10*time.Second))
 		w.look()
 		due("held", 10*time.Second+S+time.Millisecond)
-		reads := store.reads
+		reads = 0
 		w.told(held(1, 2, 14*time.Second))
 		due("extended", 14*time.Second+S+time.Millisecond)
 		w.told(held(1, 1, 9*time.Second))
 		due("told of an older one", 14*time.Second+S+time.Millisecond)
-		if e := posted(); store.reads != reads || !e.told {
+		if e := posted(); reads != 0 || !e.told {
 			t.Errorf("an extension was read; posted is %+v", e)
 		}
 		w.told(held(2, 0, T)) // of another session: what is read has not got there
 		due("the read lags", T/8)
 		w.look()
 		due("the read lags", T/4)
-		store.entry = held(2, 0, 12*time.Second)
+		store.Replace(held(2, 0, 12*time.Second))
 		w.look()
 		due("read", 12*time.Second+S+time.Millisecond)
-		store.entry = &leaderelection.RaceEntry{ElectionNumber: 2, Extension: 5}
-		w.told(store.entry)
+		store.Replace(&leaderelection.RaceEntry{ElectionNumber: 2, Extension: 5})
+		w.told(store.Entry())
 		due("vacant", math.MaxInt64)
-		store.err = errors.New("no")
+		fails(memory.ErrLost)
 		w.look()
 		due("cannot be read any more", T/8)
 	})
