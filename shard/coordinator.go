@@ -120,9 +120,11 @@ func (c *coordinator) round() (time.Duration, error) {
 		c.known = newest(read, c.m.newestAssignment(), e.Token)
 	}
 	defer c.hurry()
-	for _, s := range c.sessions() {
-		c.watch(s.Seat)
-		c.watch(s.Seat + 1)
+	if c.known != nil {
+		for _, s := range c.known.sessions {
+			c.watch(s.Seat)
+			c.watch(s.Seat + 1)
+		}
 	}
 	if wait := c.m.cfg.TermLength/2 - time.Since(c.began); wait > 0 && !c.facts.complete() {
 		return wait, nil // who has a seat is not known yet
@@ -218,13 +220,6 @@ func (c *coordinator) names(k int, number leaderelection.ElectionNumber, came bo
 	}
 	_, named := c.known.names(SessionID{k, number})
 	return named
-}
-
-func (c *coordinator) sessions() []session {
-	if c.known == nil {
-		return nil
-	}
-	return c.known.sessions
 }
 
 // newest returns the assignment from which to make the next one: the one that was read, or the one

@@ -262,12 +262,7 @@ func (w *watcher) mourn(e *leaderelection.RaceEntry) {
 	}
 	w.mourned, w.unwatch = of, nil
 	if of != "" {
-		w.unwatch = line.OnDeath(of, func() {
-			select {
-			case w.dead <- struct{}{}:
-			default:
-			}
-		})
+		w.unwatch = line.OnDeath(of, func() { nudge(w.dead) })
 	}
 }
 
@@ -280,10 +275,7 @@ type moving struct {
 
 func (m *moving) set(now bool) {
 	if m.now.Swap(now) != now {
-		select {
-		case m.changed <- struct{}{}:
-		default:
-		}
+		nudge(m.changed)
 	}
 }
 

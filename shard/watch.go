@@ -100,10 +100,7 @@ func (w *WatchConfig) follow(ctx context.Context, s *stores, d, coordinator lead
 				} else if pushes {
 					told.Store(max(told.Load(), uint64(e.ElectionNumber)))
 				}
-				select {
-				case look <- struct{}{}:
-				default:
-				}
+				nudge(look)
 			})
 			if ctx.Err() == nil {
 				fails.Failed(time.Since(began), "watching", cannotFollow, "err", err)
@@ -156,6 +153,14 @@ func (w *WatchConfig) read(ctx context.Context, s *stores, d leaderelection.Race
 		return nil, err
 	}
 	return readAssignment(e)
+}
+
+// nudge wakes the one who receives from c, now or when it next does.
+func nudge(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 func sleep(ctx context.Context, d time.Duration) { clocks.System().SleepFor(ctx, d) }
