@@ -251,12 +251,11 @@ func TestOneMemberIDTwiceIsLogged(t *testing.T) {
 		}
 		g.all()[0].leave() // who coordinates
 		time.Sleep(4 * T)
-		b := g.join("c", func(c *Config) { c.MemberID, c.Logger = "a", nil })
+		g.join("c", func(c *Config) { c.MemberID, c.Logger = "a", nil })
 		time.Sleep(4 * T)
 		if !others.has("level=WARN", "several processes have one MemberID") {
 			t.Errorf("without a Logger:\n%s", &others)
 		}
-		_ = b
 	})
 }
 

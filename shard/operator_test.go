@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -451,39 +452,19 @@ func TestWatchReadsUntilItShows(t *testing.T) {
 // Who looks on sees who coordinates and who has which seat, and by the clocks' skew whether that
 // is over.
 func TestLookingOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		records := map[string]*memory.Decider{}
-		for _, name := range []string{assignmentName, coordinatorName, seatName(0), seatName(1), seatName(2)} {
-			records[name] = memory.NewDecider()
-		}
+	play(t, func(g *group) {
 		info, err := json.Marshal((&Member{cfg: Config{MemberID: "b", Weight: 2, Capacity: 9, Zone: "z"}}).info())
 		if err != nil {
 			t.Fatal(err)
 		}
 		e := held(3, 0, 10*time.Second)
 		e.ConnectionParams = info
-		records[seatName(1)].Replace(e)
-		records[seatName(0)].Replace(&leaderelection.RaceEntry{ElectionNumber: 7})
-		records[coordinatorName].Replace(held(4, 0, 10*time.Second))
-		w := WatchConfig{Store: func(name string) (leaderelection.RaceDecider, error) { return records[name], nil }}
+		g.record(seatName(0)).Replace(&leaderelection.RaceEntry{ElectionNumber: 7}) // nobody has it
+		g.record(seatName(1)).Replace(e)
+		g.record(coordinatorName).Replace(held(4, 0, 10*time.Second))
+		w := WatchConfig{Store: g.store(nil)}
 		shared := w
 		shared.ClockPolicy = leaderelection.SharedClock
-		look := func(w WatchConfig) (coordinator string, over bool) {
-			t.Helper()
-			id, err := w.Coordinator(t.Context())
-			seats, err2 := w.Seats(t.Context(), nil)
-			if err := errors.Join(err, err2); err != nil || len(seats) != 2 {
-				t.Fatalf("%+v, %v", seats, err)
-			}
-			want := Seat{Session: SessionID{1, 3}, Member: "b", Weight: 2, Capacity: 9, Zone: "z", Until: e.TermExpiry, Over: seats[1].Over}
-			if got := seats[1]; got.Session != want.Session || got.Member != want.Member || got.Weight != 2 || got.Capacity != 9 || got.Zone != "z" || !got.Until.Equal(want.Until) {
-				t.Errorf("%+v, want %+v", got, want)
-			}
-			if seats[0].Member != "" || seats[0].Session != (SessionID{0, 7}) {
-				t.Errorf("nobody has seat 0: %+v", seats[0])
-			}
-			return id, seats[1].Over
-		}
 		for _, c := range []struct {
 			after       time.Duration
 			w           WatchConfig
@@ -497,14 +478,20 @@ func TestLookingOn(t *testing.T) {
 			{1, w, "", true},
 		} {
 			time.Sleep(c.after)
-			if id, over := look(c.w); id != c.coordinator || over != c.over {
-				t.Errorf("%v later: coordinator %q, seat over: %v; want %q, %v", c.after, id, over, c.coordinator, c.over)
+			id, err := c.w.Coordinator(g.t.Context())
+			seats, err2 := c.w.Seats(g.t.Context(), nil)
+			if err := errors.Join(err, err2); err != nil || id != c.coordinator {
+				t.Errorf("%v later: coordinator %q, want %q: %v", c.after, id, c.coordinator, err)
+			}
+			want := []Seat{{Session: SessionID{0, 7}}, {Session: SessionID{1, 3}, Member: "b", Weight: 2, Capacity: 9, Zone: "z", Until: e.TermExpiry, Over: c.over}}
+			if fmt.Sprintf("%+v", seats) != fmt.Sprintf("%+v", want) {
+				t.Errorf("%v later: %+v, want %+v", c.after, seats, want)
 			}
 		}
 		e = held(5, 0, -time.Hour)
 		e.Unsynchronized = true
-		records[coordinatorName].Replace(e)
-		if id, err := w.Coordinator(t.Context()); id != "b" || err != nil {
+		g.record(coordinatorName).Replace(e)
+		if id, err := w.Coordinator(g.t.Context()); id != "b" || err != nil {
 			t.Errorf("by no common clock: %q, %v", id, err)
 		}
 	})

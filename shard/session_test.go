@@ -761,18 +761,24 @@ func TestHurriesWhileShardsMove(t *testing.T) {
 	})
 }
 
-// poisoned has OnOwned of a shard fail at the members that are named, and counts that.
-func poisoned(tries map[string]int, mu *sync.Mutex, name string, at ...string) func(*Config) {
+// poison counts how often OnOwned of shard "3" has failed, by member.
+type poison struct {
+	mu    sync.Mutex
+	tries map[string]int
+}
+
+// at has OnOwned of that shard fail at the members that are named.
+func (p *poison) at(members ...string) func(*Config) {
 	return func(c *Config) {
 		own, id := c.OnOwned, c.MemberID
 		c.OnOwned = func(ctx context.Context, o *Owned) error {
-			if o.Name() == name && slices.Contains(at, id) {
-				mu.Lock()
-				defer mu.Unlock()
-				tries[id]++
-				return errors.New("it is poison: " + strings.Repeat("x", 1000))
+			if o.Name() != "3" || !slices.Contains(members, id) {
+				return own(ctx, o)
 			}
-			return own(ctx, o)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.tries[id]++
+			return errors.New("it is poison: " + strings.Repeat("x", 1000))
 		}
 	}
 }
@@ -781,10 +787,9 @@ func poisoned(tries map[string]int, mu *sync.Mutex, name string, at ...string) f
 // balance needs; the assignment says who has failed.
 func TestFailedShardsAreTriedElsewhere(t *testing.T) {
 	both(t, func(g *group) {
-		var mu sync.Mutex
-		tries := map[string]int{}
+		poison := &poison{tries: map[string]int{}}
 		for _, id := range []string{"a", "b", "c"} {
-			g.join(id, poisoned(tries, &mu, "3", "a", "b"))
+			g.join(id, poison.at("a", "b"))
 			time.Sleep(time.Minute)
 		}
 		g.settles(12, time.Minute)
@@ -794,13 +799,13 @@ func TestFailedShardsAreTriedElsewhere(t *testing.T) {
 		}
 		failures := g.all()[0].member.Assignment().Failures("3")
 		for _, f := range failures {
-			if tries[f.Member] != f.Count || !strings.HasPrefix(f.Err, "it is poison") || len(f.Err) > 200 {
-				g.t.Errorf("%+v after %d tries", f, tries[f.Member])
+			if poison.tries[f.Member] != f.Count || !strings.HasPrefix(f.Err, "it is poison") || len(f.Err) > 200 {
+				g.t.Errorf("%+v after %d tries", f, poison.tries[f.Member])
 			}
 		}
 		_, _, failing := g.all()[0].member.Assignment().Totals()
-		if len(failures) != len(tries) || len(failures) == 0 || failing != 1 {
-			g.t.Errorf("%+v of %v", failures, tries)
+		if len(failures) != len(poison.tries) || len(failures) == 0 || failing != 1 {
+			g.t.Errorf("%+v of %v", failures, poison.tries)
 		}
 	})
 }
@@ -809,21 +814,20 @@ func TestFailedShardsAreTriedElsewhere(t *testing.T) {
 // down.
 func TestFailedShardsBackOff(t *testing.T) {
 	both(t, func(g *group) {
-		var mu sync.Mutex
-		tries := map[string]int{}
+		poison := &poison{tries: map[string]int{}}
 		members := []string{"a", "b", "c"}
 		for _, id := range members {
-			g.join(id, poisoned(tries, &mu, "3", members...))
+			g.join(id, poison.at(members...))
 		}
 		g.every.Store(int64(time.Second))
 		time.Sleep(30 * time.Minute)
-		mu.Lock()
+		poison.mu.Lock()
 		for _, id := range members {
-			if n := tries[id]; n < 4 || n > 8 {
+			if n := poison.tries[id]; n < 4 || n > 8 {
 				g.t.Errorf("%s has tried %d times in half an hour", id, n)
 			}
 		}
-		mu.Unlock()
+		poison.mu.Unlock()
 		all := 0
 		for _, n := range g.counts() {
 			if all += n; n < 3 || n > 4 {

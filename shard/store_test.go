@@ -149,15 +149,11 @@ func TestStoreHangsForTheSeat(t *testing.T) {
 func TestStoreFailsForAWhile(t *testing.T) {
 	both(t, func(g *group) {
 		var said said
-		var mu sync.Mutex
-		fails := true
-		g.with("a", func(c *Config) {
+		var well atomic.Bool
+		g.with("a", said.log, func(c *Config) {
 			store := c.Store
-			c.Logger = said.logger()
 			c.Store = func(name string) (leaderelection.RaceDecider, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				if fails && name == seatName(1) {
+				if name == seatName(1) && !well.Load() {
 					return nil, errors.New("no more connections")
 				}
 				return store(name)
@@ -168,9 +164,7 @@ func TestStoreFailsForAWhile(t *testing.T) {
 		if n := g.counts(); n["a"] != 12 || !said.has("a seat cannot be read", "seat=1", "no more connections") {
 			g.t.Errorf("owned are %v; it said:\n%s", n, &said)
 		}
-		mu.Lock()
-		fails = false
-		mu.Unlock()
+		well.Store(true)
 		g.settles(12, 2*T)
 	})
 }
