@@ -78,7 +78,7 @@ var _ grpc.ClientConnInterface = (*ShardConn)(nil)
 // not for calls that are wait-for-ready. A call without [WithShard] ends with InvalidArgument. If the
 // group does not have the shard, or no longer has it, the call ends with NotFound, even if it waits.
 func FollowShards(w shard.WatchConfig, opts *ShardOptions) (*ShardConn, error) {
-	s := &ShardConn{shards: route.NewShards(w.Clock, recordOf), conns: map[string]*grpc.ClientConn{}}
+	s := &ShardConn{shards: route.OfGroup(w.Clock), conns: map[string]*grpc.ClientConn{}}
 	if opts != nil {
 		s.o = *opts
 	}
@@ -98,12 +98,6 @@ func FollowShards(w shard.WatchConfig, opts *ShardOptions) (*ShardConn, error) {
 	}
 	s.cancel = cancel
 	return s, nil
-}
-
-// recordOf is what an election's record would say of a shard.
-func recordOf(a *shard.Assignment, name string) (leaderelection.RaceEntry, bool) {
-	o, there := a.Owner(name)
-	return leaderelection.RaceEntry{LeaderID: o.Member, HostPort: o.HostPort, ElectionNumber: o.Token}, there
 }
 
 // Assignment returns the newest assignment known, or nil. Its Of is the number for shard.KeyName.
@@ -169,7 +163,7 @@ func (s *ShardConn) call(ctx context.Context) (context.Context, string, *client,
 		return nil, "", nil, status.Error(codes.InvalidArgument, "legrpc: the call's ctx names no shard: see WithShard")
 	}
 	ctx = metadata.AppendToOutgoingContext(ctx, ShardKey, name)
-	return ctx, name, newClient(&ClientOptions{Election: shardElection(s.o.Group, name), Wait: s.o.Wait}, nil), nil
+	return ctx, name, newClient(&ClientOptions{Election: route.ShardElection(s.o.Group, name), Wait: s.o.Wait}, nil), nil
 }
 
 // attempt is one attempt of a call, at one owner.

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/c8e606e4/leaderelection/internal/route"
 	"github.com/c8e606e4/leaderelection/internal/route/viewhook"
 	"github.com/c8e606e4/leaderelection/shard"
 )
@@ -33,10 +34,6 @@ type OwnerOptions struct {
 	// then check that the request belongs to that shard.
 	Shard func(ctx context.Context, req any) string
 }
-
-// shardElection returns the name of the election of refusals for a shard. Each shard has its own,
-// since a refusal for one says nothing about another.
-func shardElection(group, name string) string { return group + "/" + name }
 
 // owner is shared by both interceptors.
 type owner struct {
@@ -72,7 +69,7 @@ func (w *owner) admit(ctx context.Context, method string, req any) (*admitted, e
 	if name == "" {
 		return nil, status.Error(codes.InvalidArgument, "leaderelection: the call names no shard")
 	}
-	s := &server{election: shardElection(w.o.Group, name), not: notOwner, ceased: ceasedToOwn}
+	s := &server{election: route.ShardElection(w.o.Group, name), not: notOwner, ceased: ceasedToOwn}
 	o, may := w.owners.Shard(name)
 	if !may || !viewhook.EnterShard(o) {
 		return nil, s.refusal(codes.FailedPrecondition, reasonNot)

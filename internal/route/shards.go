@@ -8,6 +8,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/shard"
 )
 
 // Why Shards has no Table.
@@ -16,8 +17,7 @@ var (
 	ErrNoShard      = errors.New("there is no such shard")
 )
 
-// assignment is a *shard.Assignment. It has no name here: package shard is a module of its
-// own, and the root's requires no other.
+// assignment is a *shard.Assignment; tests have one of their own.
 type assignment interface {
 	comparable
 	Version() leaderelection.ElectionNumber
@@ -34,6 +34,18 @@ type Shards[A assignment] struct {
 	newest A
 	tables map[string]*Table // of each shard that was asked for and is there
 }
+
+// OfGroup returns Shards of the assignments of package shard, which know of none. A nil clock is the system's.
+func OfGroup(clock clocks.Clock) *Shards[*shard.Assignment] {
+	return NewShards(clock, func(a *shard.Assignment, name string) (leaderelection.RaceEntry, bool) {
+		o, there := a.Owner(name)
+		return leaderelection.RaceEntry{LeaderID: o.Member, HostPort: o.HostPort, ElectionNumber: o.Token}, there
+	})
+}
+
+// ShardElection returns the name of the election of refusals for a shard. Each shard has its own,
+// since a refusal for one says nothing about another.
+func ShardElection(group, name string) string { return group + "/" + name }
 
 // NewShards returns Shards that know of no assignment. A nil clock is the system's. Record
 // returns what an election's record would say of a shard: its owner is the leader, and its
