@@ -12,10 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/internal/route/routetest"
-
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/route"
+	"github.com/c8e606e4/leaderelection/internal/route/routetest"
 )
 
 // Known returns how many shards' Proxies there are.

@@ -15,10 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/lehttp"
 	"github.com/c8e606e4/leaderelection/viewtest"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -25,6 +25,7 @@ import (
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/route/routetest"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 	"github.com/c8e606e4/leaderelection/lehttp"
 )
@@ -663,54 +664,35 @@ func (s *replica) serve(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, uint64(le.ViewFrom(r.Context()).ElectionNumber()))
 }
 
-// load asks a URL again and again, and remembers the greatest leadership that any
-// answer came from.
+// load asks a URL again and again.
 type load struct {
-	t        testing.TB
-	client   *http.Client
-	url      string
-	greatest atomic.Uint64
-	answered atomic.Int64
-	mu       sync.Mutex
-	faults   []string
+	routetest.Load
+	client *http.Client
+	url    string
 }
 
 func (l *load) run(ctx context.Context, method string) {
 	for ctx.Err() == nil {
-		before := l.greatest.Load()
+		before := l.Greatest.Load()
 		req, err := http.NewRequestWithContext(context.WithoutCancel(ctx), method, l.url, strings.NewReader("payload"))
 		if err != nil {
-			l.fault("%v", err)
+			l.Fault("%v", err)
 			return
 		}
 		res, err := l.client.Do(req)
 		if err != nil {
-			l.fault("%s: %v", method, err)
+			l.Fault("%s: %v", method, err)
 			continue
 		}
 		text, err := io.ReadAll(res.Body)
 		_ = res.Body.Close()
 		var number uint64
 		if _, scan := fmt.Sscan(string(text), &number); res.StatusCode != http.StatusOK || err != nil || scan != nil {
-			l.fault("%s: %s %q %v", method, res.Status, text, err)
+			l.Fault("%s: %s %q %v", method, res.Status, text, err)
 			continue
 		}
-		// The request was sent after somebody had been answered by leadership
-		// before: an answer from an earlier one is from a process whose view
-		// has ended.
-		if number < before {
-			l.fault("%s: answered by leadership %d after one by leadership %d", method, number, before)
-		}
-		for old := l.greatest.Load(); old < number && !l.greatest.CompareAndSwap(old, number); old = l.greatest.Load() {
-		}
-		l.answered.Add(1)
+		l.Answer(before, number)
 	}
-}
-
-func (l *load) fault(format string, args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.faults = append(l.faults, fmt.Sprintf(format, args...))
 }
 
 // No idempotent request is lost over hand-overs under load, none is answered by
@@ -727,7 +709,7 @@ func TestHandoversUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &load{t: t, client: client(t), url: proxy(t, router, &lehttp.ProxyOptions{Wait: 10 * time.Second}).URL}
+	l := &load{client: client(t), url: proxy(t, router, &lehttp.ProxyOptions{Wait: 10 * time.Second}).URL}
 	working, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for range 4 {
@@ -742,7 +724,7 @@ func TestHandoversUnderLoad(t *testing.T) {
 	}
 	var noticed []time.Duration
 	for i := range rounds {
-		for target := int64(i * 20); l.answered.Load() < target && ctx.Err() == nil; {
+		for target := int64(i * 20); l.Answered.Load() < target && ctx.Err() == nil; {
 			runtime.Gosched() // let the load run between two hand-overs
 		}
 		if err := le.Transfer(ctx, d, next.id); err != nil {
@@ -768,13 +750,9 @@ func TestHandoversUnderLoad(t *testing.T) {
 	}
 	router.Close()
 	slices.Sort(noticed)
-	t.Logf("%d hand-overs, %d requests answered; the router noticed %v after OnElected at the median, %v at most", rounds, l.answered.Load(), noticed[len(noticed)/2], noticed[len(noticed)-1])
+	t.Logf("%d hand-overs, %d requests answered; the router noticed %v after OnElected at the median, %v at most", rounds, l.Answered.Load(), noticed[len(noticed)/2], noticed[len(noticed)-1])
 	if noticed[len(noticed)/2] > 10*time.Millisecond {
 		t.Errorf("the router noticed late: %v at the median", noticed[len(noticed)/2])
 	}
-	for i, f := range l.faults {
-		if t.Errorf("%s", f); i > 10 {
-			break
-		}
-	}
+	l.Report(t)
 }

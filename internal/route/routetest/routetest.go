@@ -10,9 +10,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -158,4 +160,43 @@ func (c *cuttable) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	return c.Conn.Write(b)
+}
+
+// Load is what requests under way to a leader have found out. Its methods may be called by any number of
+// goroutines at once.
+type Load struct {
+	Greatest atomic.Uint64 // the greatest leadership that any answer came from
+	Answered atomic.Int64
+	mu       sync.Mutex
+	faults   []string
+}
+
+// Answer notes an answer by a leadership to a request that was sent when before was the greatest. An answer
+// from an earlier one is a fault: it is from a process whose view has ended.
+func (l *Load) Answer(before, number uint64) {
+	if number < before {
+		l.Fault("answered by leadership %d after one by leadership %d", number, before)
+	}
+	for old := l.Greatest.Load(); old < number && !l.Greatest.CompareAndSwap(old, number); old = l.Greatest.Load() {
+	}
+	l.Answered.Add(1)
+}
+
+// Fault notes what is wrong.
+func (l *Load) Fault(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.faults = append(l.faults, fmt.Sprintf(format, args...))
+}
+
+// Report fails t by what is wrong, a dozen at most.
+func (l *Load) Report(t testing.TB) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	slices.Sort(l.faults)
+	faults := slices.Compact(l.faults)
+	for _, f := range faults[:min(12, len(faults))] {
+		t.Error(f)
+	}
 }
