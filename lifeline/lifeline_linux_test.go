@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -496,4 +497,72 @@ func TestClosedTellsNothing(t *testing.T) {
 	if err := l.Live("B"); err == nil {
 		t.Error("a name after Close")
 	}
+}
+
+// Whatever a file of the directory says, and whatever name a record has, the death of that name is proved
+// if the file says that it is itself, of this boot, and has the name, and in no other case. While somebody
+// holds the file locked, nothing that it says is a proof. In the content [boot], [dev], [ino] and [name] stand for
+// what is true of the file.
+func FuzzContent(f *testing.F) {
+	const whole = header + "\nboot [boot]\nfile [dev] [ino]\npid 1\nname OTHER\nname [name]\n"
+	for _, content := range []string{
+		whole, "", "\n\n\n\n", strings.TrimSuffix(whole, "\n"), strings.ReplaceAll(whole, "\n", "\r\n"), whole + "\x00\xff",
+		strings.Replace(whole, "[boot]", "7f6b2c1e-0000-0000-0000-000000000000", 1), strings.Replace(whole, "[ino]", "1", 1),
+		strings.Replace(whole, "lifeline 1", "lifeline 2", 1), header + "\nboot [boot]\nfile [dev] [ino]\nname [name]\n",
+	} {
+		f.Add([]byte(content), "A")
+	}
+	for _, name := range []string{"", ".", "..", "../A", "a/b", "A\x00", "A\n", "ü", strings.Repeat("A", maxName), strings.Repeat("A", maxName+1)} {
+		f.Add([]byte(whole), name)
+	}
+	valid := regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+	shm, err := os.MkdirTemp("/dev/shm", "lifeline-test-")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { os.RemoveAll(shm) })
+	l, err := Dir(filepath.Join(shm, "dir"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = l.Close() })
+	f.Fuzz(func(t *testing.T, content []byte, name string) {
+		path := filepath.Join(l.path, name)
+		if filepath.Dir(path) != l.path || strings.ContainsAny(name, "/\x00") {
+			path = filepath.Join(l.path, "A") // no file has such a name
+		}
+		file, err := os.Create(path)
+		if err != nil {
+			t.Skip(err)
+		}
+		defer os.Remove(path)
+		defer file.Close()
+		is, _, err := identify(int(file.Fd()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.NewReplacer("[boot]", l.boot, "[dev]", fmt.Sprint(is.dev), "[ino]", fmt.Sprint(is.ino), "[name]", name).Replace(string(content))
+		if _, err := file.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+		itself, of := fmt.Sprintf("%s\nboot %s\nfile %d %d\n", header, l.boot, is.dev, is.ino), text
+		_, names, _ := strings.Cut(strings.TrimPrefix(of, itself), "\n") // after the line with the pid
+		proof := valid.MatchString(name) && strings.HasPrefix(of, itself) && strings.Contains("\n"+names+"\n", "\nname "+name+"\n")
+		if err := flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+			t.Fatal(err)
+		}
+		if l.Dead(name) {
+			t.Fatalf("%q is proved dead by a file that is locked", name)
+		}
+		file.Close()
+		if l.Dead(name) != proof {
+			t.Fatalf("%q is proved dead: %v, by\n%s", name, !proof, text)
+		}
+		if err := l.Bury(name); err != nil {
+			t.Error(err)
+		}
+		if left, err := os.ReadFile(path); errors.Is(err, os.ErrNotExist) != proof || err == nil && string(left) != text {
+			t.Errorf("proved: %v; what was looked at is now %q, %v", proof, left, err)
+		}
+	})
 }
