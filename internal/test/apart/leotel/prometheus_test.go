@@ -1,19 +1,21 @@
 package leotel_test
 
 import (
-	"errors"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/measure/measuretest"
 	"github.com/c8e606e4/leaderelection/leotel"
 	"github.com/c8e606e4/leaderelection/leprom"
 	"github.com/c8e606e4/leaderelection/shard"
@@ -54,17 +56,8 @@ func TestLepromAndLeotelAreTheSame(t *testing.T) {
 		h.Owns(shard.Owns{})
 		h.LetGo(shard.LetGo{Owned: new(shard.Owned), Cause: shard.ErrMoved})
 	}
-	for _, h := range []*leaderelection.Trace{candidate.Trace(), election.Trace()} {
-		h.News(leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, TermExpiry: time.Now()})
-		h.StatusChanged(leaderelection.StatusChange{To: leaderelection.Leading, Number: 1})
-		for _, err := range []error{nil, errors.New("no"), leaderelection.ErrLostRace} {
-			h.StoreOp(leaderelection.StoreOp{Kind: leaderelection.OpExtend, Start: time.Now(), CommitTS: time.Now(), Err: err})
-		}
-		h.Extended(leaderelection.ViewExtended{Number: 1, Extension: 1, Expiry: time.Now(), Remaining: time.Second})
-		h.Feed(leaderelection.FeedEvent{})
-		h.ClockSkew(&leaderelection.ClockSkewError{})
-		h.DuplicateID(leaderelection.RaceEntry{})
-	}
+	measuretest.Everything(candidate.Trace())
+	measuretest.Everything(election.Trace())
 	one, other := shape(t, plain), shape(t, otel)
 	if !maps.Equal(one, other) || len(one) < 40 {
 		for _, s := range slices.Sorted(maps.Keys(one)) {
@@ -102,4 +95,77 @@ func shape(t *testing.T, r *prometheus.Registry) map[string]bool {
 		}
 	}
 	return all
+}
+
+// exported returns the names of all series and labels as Prometheus gets them,
+// once everything has happened.
+func exported(t *testing.T) map[string]bool {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	exporter, err := otelprom.New(otelprom.WithRegisterer(registry))
+	if err != nil {
+		t.Fatal(err)
+	}
+	telemetry, err := leotel.New(&leotel.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(exporter))}).Candidate("orders", leaderelection.Config{LeaderID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer telemetry.Close()
+	measuretest.Everything(telemetry.Trace())
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, f := range families {
+		names[f.GetName()] = true
+		for _, m := range f.GetMetric() {
+			if m.Histogram != nil {
+				names[f.GetName()+"_bucket"] = true
+			}
+			for _, l := range m.GetLabel() {
+				names[l.GetName()] = true
+			}
+		}
+	}
+	return names
+}
+
+var word = regexp.MustCompile(`\b(leaderelection_[a-z_]+|error_type)\b`)
+
+// Dashboard and alerts speak of nothing that is not exported, and of everything
+// that is.
+func TestDashboardAndAlerts(t *testing.T) {
+	names := exported(t)
+	dashboard, err := os.ReadFile("../../../../leotel/dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !json.Valid(dashboard) {
+		t.Error("dashboard.json is not JSON")
+	}
+	alerts, err := os.ReadFile("../../../../leotel/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, text := range map[string]string{"dashboard.json": string(dashboard), "alerts.yaml": string(alerts)} {
+		found := word.FindAllString(text, -1)
+		if len(found) < 5 {
+			t.Errorf("%s names only %v", file, found)
+		}
+		for _, name := range found {
+			if !names[name] && !names[name+"_bucket"] {
+				t.Errorf("%s names %s, which is not exported", file, name)
+			}
+		}
+	}
+	for name := range names {
+		series := strings.HasPrefix(name, "leaderelection_") && !strings.Contains("leaderelection_election leaderelection_candidate leaderelection_operation_duration", name)
+		if series && !strings.Contains(name, "store_operation_duration") && !strings.Contains(string(dashboard), name) && !strings.HasSuffix(name, "_seconds") {
+			t.Errorf("the dashboard does not show %s", name)
+		}
+	}
+	if n := strings.Count(string(alerts), "- alert:"); n != 7 {
+		t.Errorf("%d alerts", n)
+	}
 }
