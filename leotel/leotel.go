@@ -383,7 +383,7 @@ type Group struct {
 // by Config.ShardTrace, and close it when the member is done. Attributes are those of a
 // candidate: the group is the election, and the MemberID the candidate.
 func (t *Telemetry) Member(group string, config shard.Config) (*Group, error) {
-	g, m := &Group{named: t.named(group, config.MemberID), state: measure.NewGroup(config.Clock, shardErrors)}, &maker{Meter: t.meter}
+	g, m := &Group{named: t.named(group, config.MemberID), state: measure.NewGroup(config.Clock)}, &maker{Meter: t.meter}
 	g.in = measure.NewGroupInstruments(m.counter)
 	var err error
 	g.callback, err = m.observe(func() []measure.Gauge { return g.state.Now().Gauges() }, g.with())
@@ -413,9 +413,6 @@ func (g *Group) Trace() *shard.Trace {
 			g.span("leaderelection.shard.let_go", e.Asked, e.Time, nil, why,
 				attribute.String("leaderelection.shard", e.Owned.Name()), attribute.Int64("leaderelection.shard.fencing_token", int64(e.Owned.ElectionNumber())))
 		},
-		Assignment: func(a *shard.Assignment) { g.state.Assignment(a) },
+		Assignment: g.state.Assignment,
 	}
 }
-
-// shardErrors are for package measure, which knows nothing of package shard.
-var shardErrors = measure.ShardErrors{Moved: shard.ErrMoved, SetBack: shard.ErrSetBack, Failed: shard.ErrFailed}

@@ -313,7 +313,7 @@ type Group struct {
 // group is the election, and the MemberID the candidate.
 func (m *Metrics) Member(group string, config shard.Config) (*Group, error) {
 	n := names{strings.ToValidUTF8(group, "\uFFFD"), strings.ToValidUTF8(config.MemberID, "\uFFFD")}
-	g := &Group{metrics: m, names: n, state: measure.NewGroup(config.Clock, shardErrors)}
+	g := &Group{metrics: m, names: n, state: measure.NewGroup(config.Clock)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.groups[n] != nil {
@@ -335,7 +335,7 @@ func (g *Group) Trace() *shard.Trace {
 			g.count(g.metrics.groupIn.Taken)
 		},
 		LetGo:      func(e shard.LetGo) { g.count(g.metrics.groupIn.LetGo, g.state.LetGo(e.Cause)) },
-		Assignment: func(a *shard.Assignment) { g.state.Assignment(a) },
+		Assignment: g.state.Assignment,
 	}
 }
 
@@ -350,9 +350,6 @@ func (g *Group) Close() {
 	delete(g.metrics.groups, g.names)
 	g.metrics.groupVectors.forget(g.names)
 }
-
-// shardErrors are for package measure, which knows nothing of package shard.
-var shardErrors = measure.ShardErrors{Moved: shard.ErrMoved, SetBack: shard.ErrSetBack, Failed: shard.ErrFailed}
 
 // count counts, while g is not closed.
 func (g *Group) count(v *prometheus.CounterVec, more ...string) {
