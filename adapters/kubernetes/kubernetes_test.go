@@ -1,3 +1,5 @@
+//go:build go1.25
+
 package kubernetes_test
 
 import (
@@ -6,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -45,11 +48,27 @@ type operator struct {
 type always func(context.Context) error
 
 func (f always) Start(ctx context.Context) error { return f(ctx) }
-func (always) NeedLeaderElection() bool          { return false }
+
+func (always) NeedLeaderElection() bool { return false }
 
 func newOperator(t *testing.T, id string, store le.RaceDecider, change ...func(*le.Config)) *operator {
 	t.Helper()
 	return newOperatorThatWaits(t, id, store, grace, change...)
+}
+
+// waits are a manager's options: it listens nowhere.
+func waits(grace *time.Duration) manager.Options {
+	return manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", GracefulShutdownTimeout: grace, Logger: logr.Discard()}
+}
+
+// managed returns a manager. There is no API server: nothing here asks for one.
+func managed(t *testing.T, o manager.Options) manager.Manager {
+	t.Helper()
+	mgr, err := manager.New(&rest.Config{Host: "http://127.0.0.1:1"}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mgr
 }
 
 // newOperatorThatWaits is newOperator with another GracefulShutdownTimeout.
@@ -61,14 +80,7 @@ func newOperatorThatWaits(t *testing.T, id string, store le.RaceDecider, grace t
 		c(&cfg)
 	}
 	o.runner = lekubernetes.NewRunner(cfg)
-	// There is no API server: nothing here asks for one.
-	var err error
-	o.mgr, err = manager.New(&rest.Config{Host: "http://127.0.0.1:1"}, o.runner.Options(manager.Options{
-		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", GracefulShutdownTimeout: &grace, Logger: logr.Discard(),
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	o.mgr = managed(t, o.runner.Options(waits(&grace)))
 	for _, r := range []manager.Runnable{
 		always(func(ctx context.Context) error { close(o.warm); <-ctx.Done(); return nil }),
 		manager.RunnableFunc(func(ctx context.Context) error {
@@ -256,21 +268,17 @@ func TestRefusals(t *testing.T) {
 func TestManagerWithoutOptions(t *testing.T) {
 	runner := lekubernetes.NewRunner(le.Config{Decider: memory.NewDecider(), LeaderID: "a", TermLength: T, MaxClockSkew: S})
 	other := lekubernetes.NewRunner(le.Config{Decider: memory.NewDecider(), LeaderID: "a", TermLength: T, MaxClockSkew: S})
-	plain := manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", Logger: logr.Discard()}
-	needs := true
+	plain, needs := waits(nil), true
 	explicit := plain
 	explicit.Controller.NeedLeaderElection = &needs
 	for what, options := range map[string]manager.Options{"no Options": plain, "another Runner's": other.Options(plain), "set by hand": explicit} {
-		mgr, err := manager.New(&rest.Config{Host: "http://127.0.0.1:1"}, options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		mgr := managed(t, options)
 		ran := make(chan struct{}, 1)
 		if err := mgr.Add(manager.RunnableFunc(func(context.Context) error { ran <- struct{}{}; return nil })); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		err = runner.Start(ctx, mgr)
+		err := runner.Start(ctx, mgr)
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), "runner.Options(options)") {
 			t.Errorf("%s: %v", what, err)
@@ -302,15 +310,10 @@ func TestContradictions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			runner := lekubernetes.NewRunner(le.Config{Decider: memory.NewDecider(), LeaderID: "a", TermLength: T, MaxClockSkew: S, DrainTimeout: c.drain})
-			mgr, err := manager.New(&rest.Config{Host: "http://127.0.0.1:1"}, runner.Options(manager.Options{
-				Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", Logger: logr.Discard(), GracefulShutdownTimeout: c.grace,
-			}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			mgr := managed(t, runner.Options(waits(c.grace)))
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			err = runner.Start(ctx, mgr)
+			err := runner.Start(ctx, mgr)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("%v", err)
 			}
@@ -319,3 +322,98 @@ func TestContradictions(t *testing.T) {
 }
 
 func ref[T any](v T) *T { return &v }
+
+// handsOver has a lead, whose controller lingers, and asks it to hand over to b.
+func handsOver(t *testing.T, ctx context.Context, d *memory.Decider, a, b *operator) {
+	t.Helper()
+	a.linger = make(chan struct{})
+	a.start(ctx)
+	within(t, "a leads", a.led)
+	b.start(ctx)
+	within(t, "b is warm", b.warm)
+	if err := le.Transfer(ctx, d, "b"); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "a's controller is told to stop", a.over)
+}
+
+// The lease is kept for as long as the manager waits for its controllers, which is longer than a
+// term here, also if nothing but the manager's option says so.
+func TestDrainsAsLongAsTheManager(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		d := memory.NewDecider()
+		a, b := newOperator(t, "a", d.Handle()), newOperator(t, "b", d.Handle())
+		handsOver(t, ctx, d, a, b)
+		time.Sleep(grace - T/10)
+		not(t, "b leads while a's controller still runs", b.led)
+		close(a.linger)
+		within(t, "b leads", b.led)
+		if err := within(t, "a's Start returns", a.stopped); !errors.Is(err, le.ErrResigned) {
+			t.Errorf("a's Start: %v", err)
+		}
+		cancel()
+		within(t, "b's Start returns", b.stopped)
+	})
+}
+
+// Controllers that the manager has given up still run until the process ends: Start returns
+// for that, and the lease is not released.
+func TestAbandonedControllers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const drain = 2 * grace
+		ctx, cancel := context.WithCancel(t.Context())
+		d := memory.NewDecider()
+		a, b := newOperator(t, "a", d.Handle(), func(c *le.Config) { c.DrainTimeout = drain }), newOperator(t, "b", d.Handle())
+		handsOver(t, ctx, d, a, b)
+		asked := time.Now()
+		if err := within(t, "a's Start returns", a.stopped); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a's Start: %v", err)
+		}
+		if took := time.Since(asked); took > grace+T/10 {
+			t.Errorf("a's Start has returned after %v", took)
+		}
+		within(t, "b leads", b.led)
+		if took := time.Since(asked); took < drain {
+			t.Errorf("b leads after %v, while a's process could hold the lease for %v", took, drain)
+		}
+		close(a.linger)
+		cancel()
+		within(t, "b's Start returns", b.stopped)
+	})
+}
+
+// A leader that has lost the record does not wait for its controllers: Start returns the cause at once, so
+// that the process ends, as with controller-runtime's own election. That the manager would wait for
+// ever makes no difference.
+func TestLostLeadershipEndsStart(t *testing.T) {
+	for name, wait := range map[string]time.Duration{"a while": grace, "for ever": -1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				d := memory.NewDecider()
+				a := newOperatorThatWaits(t, "a", d.Handle(), wait)
+				a.linger = make(chan struct{})
+				a.start(ctx)
+				within(t, "a leads", a.led)
+				e := d.Entry()
+				e.LeaderID, e.Incarnation, e.ElectionNumber, e.Extension = "another", "another's", e.ElectionNumber+1, 0
+				e.TermExpiry = time.Now().Add(T)
+				d.Replace(e)
+				took := time.Now()
+				if err := within(t, "a's Start returns", a.stopped); !errors.Is(err, le.ErrOusted) {
+					t.Errorf("a's Start: %v", err)
+				}
+				if took := time.Since(took); took > time.Second {
+					t.Errorf("a's Start has returned after %v", took)
+				}
+				close(a.linger)
+				cancel()
+				synctest.Wait()
+				if e := d.Entry(); e.LeaderID != "another" {
+					t.Errorf("the record is %+v", e)
+				}
+			})
+		})
+	}
+}
