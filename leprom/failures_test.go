@@ -253,10 +253,8 @@ func (g gated) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken,
 
 // A fleet is the slog.Handler of all its candidates.
 func (f *fleet) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
-
-func (f *fleet) WithAttrs([]slog.Attr) slog.Handler { return f }
-
-func (f *fleet) WithGroup(string) slog.Handler { return f }
+func (f *fleet) WithAttrs([]slog.Attr) slog.Handler           { return f }
+func (f *fleet) WithGroup(string) slog.Handler                { return f }
 
 func (f *fleet) Handle(_ context.Context, r slog.Record) error {
 	line := r.Level.String() + " " + r.Message + " |"

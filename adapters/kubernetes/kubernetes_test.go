@@ -48,8 +48,7 @@ type operator struct {
 type always func(context.Context) error
 
 func (f always) Start(ctx context.Context) error { return f(ctx) }
-
-func (always) NeedLeaderElection() bool { return false }
+func (always) NeedLeaderElection() bool          { return false }
 
 func newOperator(t *testing.T, id string, store le.RaceDecider, change ...func(*le.Config)) *operator {
 	t.Helper()

@@ -116,8 +116,7 @@ type remote struct {
 	real net.Conn
 }
 
-func (r *remote) LocalAddr() net.Addr { return r.real.LocalAddr() }
-
+func (r *remote) LocalAddr() net.Addr  { return r.real.LocalAddr() }
 func (r *remote) RemoteAddr() net.Addr { return r.real.RemoteAddr() }
 
 func (l *delayed) relay(to, from net.Conn) {

@@ -72,8 +72,7 @@ func say(ctx context.Context, conn *grpc.ClientConn, o ...grpc.CallOption) (stri
 
 type broken struct{}
 
-func (broken) Check(context.Context, fence.Token) error { return errors.New("the database is gone") }
-
+func (broken) Check(context.Context, fence.Token) error        { return errors.New("the database is gone") }
 func (b broken) Peek(ctx context.Context, t fence.Token) error { return b.Check(ctx, t) }
 
 func TestServer(t *testing.T) {
@@ -281,7 +280,6 @@ type credentials struct{ fail error }
 func (c credentials) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	return map[string]string{"authorization": "Bearer x", fencegrpc.Key: "orders:99"}, c.fail
 }
-
 func (credentials) RequireTransportSecurity() bool { return false }
 
 func TestCredentialsOfTheCallersOwn(t *testing.T) {
@@ -342,8 +340,7 @@ type serverStream struct {
 }
 
 func (s serverStream) Context() context.Context { return s.ctx }
-
-func (s serverStream) RecvMsg(any) error { return nil }
+func (s serverStream) RecvMsg(any) error        { return nil }
 
 // Methods that are exempt are served whatever token they have, and it is not judged. One that only
 // reads may have none, but none that cannot be read.
@@ -396,7 +393,6 @@ type named struct {
 func (n named) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	return map[string]string{"name": n.name}, nil
 }
-
 func (n named) RequireTransportSecurity() bool { return n.secret }
 
 // The caller's credentials are those that gRPC would take, and as secret as they were; the

@@ -59,7 +59,6 @@ type redacted struct {
 }
 
 func (r *redacted) Error() string { return Text(r.err.Error(), r.raws...) }
-
 func (r *redacted) Unwrap() error { return r.err }
 
 // ours are the parameters of stores' URLs whose values are shown: they name an
