@@ -78,8 +78,7 @@ func TestProxyWithoutALeader(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var log logtest.Log
-			r := routerOf(c.entry)
-			front := proxy(t, r, &lehttp.ProxyOptions{LeaderID: "me", Wait: -1, Logger: logger(&log)})
+			front := proxy(t, routerOf(c.entry), &lehttp.ProxyOptions{LeaderID: "me", Wait: -1, Logger: logger(&log)})
 			res, body := ask(t, client(t), http.MethodGet, front.URL, nil)
 			if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") != c.retry || !strings.Contains(body, c.tells) {
 				t.Errorf("%d, Retry-After %q, %q", res.StatusCode, res.Header.Get("Retry-After"), body)
@@ -272,8 +271,7 @@ func TestProxyTriesTheNextAddressWhenRefused(t *testing.T) {
 		lehttp.RequireLeader(standby(), nil)(says("wrong")).ServeHTTP(w, req)
 	}))
 	b := server(t, lehttp.RequireLeader(leading(), nil)(says("right")))
-	r := routerOf(record(1, "b", address(a), address(b)))
-	front := proxy(t, r, &lehttp.ProxyOptions{Wait: time.Minute})
+	front := proxy(t, routerOf(record(1, "b", address(a), address(b))), &lehttp.ProxyOptions{Wait: time.Minute})
 	for _, payload := range []string{"", "payload", "again"} {
 		if res, body := ask(t, client(t), http.MethodPost, front.URL, strings.NewReader(payload)); body != "right" {
 			t.Errorf("%d %q", res.StatusCode, body)
@@ -292,8 +290,7 @@ func TestProxyDialsACrashedLeaderSparingly(t *testing.T) {
 		dials.Add(1)
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	}}
-	r := routerOf(record(1, "leader-7", "127.0.0.1:1"))
-	front := proxy(t, r, &lehttp.ProxyOptions{Wait: time.Second, Transport: transport})
+	front := proxy(t, routerOf(record(1, "leader-7", "127.0.0.1:1")), &lehttp.ProxyOptions{Wait: time.Second, Transport: transport})
 	warm := client(t)
 	var wg sync.WaitGroup
 	for range 8 {

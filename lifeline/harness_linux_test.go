@@ -199,6 +199,14 @@ func open(t *testing.T, dir string) *Lifeline {
 	return l
 }
 
+// scene is a process that plays a role in a new directory, and another's view of it.
+func scene(t *testing.T, role string, names ...string) (*Lifeline, *process) {
+	t.Helper()
+	dir := memory(t)
+	l := open(t, dir)
+	return l, begin(t, role, dir, names...).start(t)
+}
+
 // told waits for the news of a death; alive says that none may have come.
 func told(t *testing.T, death <-chan struct{}) {
 	t.Helper()
