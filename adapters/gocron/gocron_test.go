@@ -164,31 +164,24 @@ func TestJobsRunOnTheLeader(t *testing.T) {
 	})
 }
 
-// leads is a Candidate whose parts a test sets.
-type leads struct {
-	view   *viewtest.View
-	status le.Status
-	entry  le.RaceEntry
-}
-
-func (l *leads) View() *le.TimeView   { return l.view.TimeView }
-func (l *leads) Status() le.Status    { return l.status }
-func (l *leads) Leader() le.RaceEntry { return l.entry }
-
 func TestIsLeader(t *testing.T) {
-	l := &leads{view: viewtest.New(nil, 0), status: le.Leading}
-	e := legocron.NewElector(l)
-	l.view.Set(time.Now().Add(time.Hour))
-	if err := e.IsLeader(t.Context()); err != nil {
-		t.Error(err)
-	}
-	l.status = le.Draining
-	if err := e.IsLeader(t.Context()); !errors.Is(err, le.ErrNotLeading) {
-		t.Errorf("while draining: %v", err)
-	}
-	l.status = le.Leading
-	l.view.Set(time.Now().Add(-time.Second))
-	if err := e.IsLeader(t.Context()); !errors.Is(err, le.ErrNotLeading) {
-		t.Errorf("after the view: %v", err)
+	c := viewtest.NewCandidate(nil)
+	e := legocron.NewElector(c)
+	for name, is := range map[string]struct {
+		status le.Status
+		over   bool
+		leader bool
+	}{
+		"leading":        {le.Leading, false, true},
+		"draining":       {le.Draining, false, false},
+		"after the view": {le.Leading, true, false},
+	} {
+		c.Lead(7, time.Now().Add(time.Hour))
+		if c.SetStatus(is.status); is.over {
+			c.SetEnd(time.Now())
+		}
+		if err := e.IsLeader(t.Context()); (err == nil) != is.leader || err != nil && !errors.Is(err, le.ErrNotLeading) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
