@@ -145,10 +145,10 @@ term $sidecar || fail "the sidecar: $(cat "$tmp/log")"
 released "$data/election.json" || fail "the sidecar did not release the lease"
 
 step "the release's chart"
-line=$(grep -E '^ +helm package .* --destination bin$' .github/workflows/release.yml)
-PATH=$(dirname "$HELM"):$PATH GITHUB_REF_NAME=v1.99.0 sh -euc "${line% bin} $tmp"
+line=$(grep -E '^ +helm package .* --destination bin/dist$' .github/workflows/release.yml)
+PATH=$(dirname "$HELM"):$PATH GITHUB_REF_NAME=v1.99.0 sh -euc "${line% bin/dist} $tmp"
 "$HELM" template web "$tmp/leaderelect-1.99.0.tgz" >"$tmp/list"
 has "$tmp/list" 'image: "?ghcr.io/c8e606e4/leaderelect:1.99.0"?'
-grep -qF 'KO_DOCKER_REPO="ghcr.io/$GITHUB_REPOSITORY_OWNER/leaderelect"' .github/workflows/release.yml || fail "the workflow publishes another image"
-grep -qF -- '--bare --tags "${GITHUB_REF_NAME#v}"' .github/workflows/release.yml || fail "the workflow gives it another tag"
+grep -qF 'IMAGE: ghcr.io/${{ github.repository_owner }}/leaderelect' .github/workflows/release.yml || fail "the workflow publishes another image"
+grep -qF 'crane push image "$IMAGE:${GITHUB_REF_NAME#v}"' .github/workflows/release.yml || fail "the workflow gives it another tag"
 echo "all of it works"
