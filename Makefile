@@ -250,7 +250,7 @@ packages: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/crane-$(CRANE) bin/cyclo
 	LINUX_AMD64_ONLY=1 $(MAKE_DIST) --snapshot
 	rm -rf bin/candidate && tools/release/release.sh v1.99.0 $(CURDIR)/bin/candidate
 	cd bin/candidate && git checkout --quiet v1.99.0 && LINUX_AMD64_ONLY=1 $(MAKE_DIST)
-	KO=$(CURDIR)/bin/ko-$(KO) CRANE=$(CURDIR)/bin/crane-$(CRANE) HELM=$(CURDIR)/bin/helm packaging/try.sh bin/dist bin/candidate/bin/dist
+	KO=$(CURDIR)/bin/ko-$(KO) CRANE=$(CURDIR)/bin/crane-$(CRANE) HELM=$(CURDIR)/bin/helm deploy/packaging/try.sh bin/dist bin/candidate/bin/dist
 	$(GO) test -count=1 -tags packages -timeout 15m $(TESTFLAGS) ./deploy/helm
 
 .PHONY: bin/helm

@@ -102,7 +102,7 @@ func TestUnitExposesLittle(t *testing.T) {
 // Actions that a workflow uses are pinned by the hash of a commit: a tag can be moved. In the release only
 // the job that runs nothing of this repository may write.
 func TestWorkflowsArePinned(t *testing.T) {
-	workflows, err := filepath.Glob("../.github/workflows/*.yml")
+	workflows, err := filepath.Glob("../../.github/workflows/*.yml")
 	if err != nil || len(workflows) < 3 {
 		t.Fatalf("%q, %v: are the workflows still found?", workflows, err)
 	}
