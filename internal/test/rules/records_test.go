@@ -393,7 +393,7 @@ func TestRule14ReleaseLeavesAVacantRecord(t *testing.T) {
 	})
 }
 
-// Rule 7 of docs/record.md: what a newer version has added is handed on by every write,
+// Rule 10 of docs/record.md: what a newer version has added is handed on by every write,
 // whoever makes it.
 func TestUnknownFieldsSurviveEveryWrite(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -3,7 +3,7 @@
 # tag v1.99.0. It installs, upgrades and removes them in a Debian of its own, and builds and runs the image. Needs root,
 # debootstrap, lintian and rpm; KO, CRANE and HELM are where those programs are.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 dist=$1 tagged=$2
 tmp=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf --one-file-system "$tmp"' EXIT
@@ -39,8 +39,8 @@ step "$version"
 step checksums, bills of materials, licenses
 (cd "$dist" && sha256sum --check --quiet SHA256SUMS)
 for file in "$dist"/*.{tar.gz,deb,rpm,cdx.json}; do has "$dist/SHA256SUMS" "  ${file##*/}"; done
-packaging/bill.sh "$program" "$(one "$dist"/*_linux_amd64.cdx.json)"
-packaging/bill.sh "$upgraded" "$(one "$tagged"/*_linux_amd64.cdx.json)"
+deploy/packaging/bill.sh "$program" "$(one "$dist"/*_linux_amd64.cdx.json)"
+deploy/packaging/bill.sh "$upgraded" "$(one "$tagged"/*_linux_amd64.cdx.json)"
 zcat bin/share/third-party-notices.txt.gz >"$tmp/notices"
 go version -m "$program" | awk '$1 == "dep" && $3 != "(devel)" { print "== " $2 " " $3 }' >"$tmp/linked"
 while read -r line; do grep -qxF "$line" "$tmp/notices" || fail "no license goes with it: $line"; done <"$tmp/linked"
@@ -145,10 +145,10 @@ term $sidecar || fail "the sidecar: $(cat "$tmp/log")"
 released "$data/election.json" || fail "the sidecar did not release the lease"
 
 step "the release's chart"
-line=$(grep -E '^ +helm package .* --destination bin$' .github/workflows/release.yml)
-PATH=$(dirname "$HELM"):$PATH GITHUB_REF_NAME=v1.99.0 sh -euc "${line% bin} $tmp"
+line=$(grep -E '^ +helm package .* --destination bin/dist$' .github/workflows/release.yml)
+PATH=$(dirname "$HELM"):$PATH GITHUB_REF_NAME=v1.99.0 sh -euc "${line% bin/dist} $tmp"
 "$HELM" template web "$tmp/leaderelect-1.99.0.tgz" >"$tmp/list"
 has "$tmp/list" 'image: "?ghcr.io/c8e606e4/leaderelect:1.99.0"?'
-grep -qF 'KO_DOCKER_REPO="ghcr.io/$GITHUB_REPOSITORY_OWNER/leaderelect"' .github/workflows/release.yml || fail "the workflow publishes another image"
-grep -qF -- '--bare --tags "${GITHUB_REF_NAME#v}"' .github/workflows/release.yml || fail "the workflow gives it another tag"
+grep -qF 'IMAGE: ghcr.io/${{ github.repository_owner }}/leaderelect' .github/workflows/release.yml || fail "the workflow publishes another image"
+grep -qF 'crane push image "$IMAGE:${GITHUB_REF_NAME#v}"' .github/workflows/release.yml || fail "the workflow gives it another tag"
 echo "all of it works"

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -95,5 +96,30 @@ func TestUnitExposesLittle(t *testing.T) {
 	}
 	if out, err := exec.Command(analyze, "security", "--offline=true", "--threshold=20", "--no-pager", unit).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// Actions that a workflow uses are pinned by the hash of a commit: a tag can be moved. In the release only
+// the job that runs nothing of this repository may write.
+func TestWorkflowsArePinned(t *testing.T) {
+	workflows, err := filepath.Glob("../../.github/workflows/*.yml")
+	if err != nil || len(workflows) < 3 {
+		t.Fatalf("%q, %v: are the workflows still found?", workflows, err)
+	}
+	pinned := regexp.MustCompile(`@[0-9a-f]{40} # v\d+\.\d+\.\d+( |$)`)
+	for _, file := range workflows {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if strings.Contains(line, "uses:") && !pinned.MatchString(line) {
+				t.Errorf("%s:%d: %s", file, i+1, strings.TrimSpace(line))
+			}
+		}
+		build, publish, _ := strings.Cut(string(text), "\n  publish:\n")
+		if strings.Contains(build, ": write") || strings.Contains(publish, "actions/checkout") || strings.Contains(publish, "run: make") {
+			t.Errorf("%s: code of this repository runs in a job that may write", file)
+		}
 	}
 }
