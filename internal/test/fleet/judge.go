@@ -72,17 +72,12 @@ func Judge(acts []Act) (all []*Leadership, wrong []string) {
 		say(l.late, "%v acted after the end of its view, by up to %v", l)
 		say(l.cut, "%v: the end of its view went back, by up to %v", l)
 		say(l.clock, "%v: the clock went back by up to %v, so nothing can be told", l)
-		if i == 0 {
-			continue
-		}
-		if all[i-1].Token == l.Token {
+		if i > 0 && all[i-1].Token == l.Token {
 			wrong = append(wrong, fmt.Sprintf("%v and %v have one token", all[i-1], l))
 		}
 		// Not only the one before: an earlier one may have acted longer.
 		for _, before := range all[:i] {
-			if before.Token < l.Token {
-				say(before.Last-l.First, "%v acted after the first act of %v, by up to %v", before, l)
-			}
+			say(before.Last-l.First, "%v acted after the first act of %v, by up to %v", before, l)
 		}
 	}
 	return all, wrong
