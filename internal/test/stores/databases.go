@@ -46,13 +46,8 @@ func MariaDB(t testing.TB, options ...string) *Process {
 	if err := os.WriteFile(first, []byte("CREATE DATABASE IF NOT EXISTS test;\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	install := slices.Concat(asServer(t), []string{Need(t, "mariadb-install-db"), "--no-defaults", "--datadir=" + data,
-		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"})
-	c := exec.CommandContext(t.Context(), install[0], install[1:]...)
-	c.Dir, c.Env = dir, append(c.Environ(), "TMPDIR="+dir) // temporary tables of two at once go by one name
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("stores: mariadb-install-db: %v\n%s", err, out)
-	}
+	runAsServer(t, dir, Need(t, "mariadb-install-db"), "--no-defaults", "--datadir="+data,
+		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")
 	return Start(t, Program{Name: "mariadbd", Dir: dir, Ready: acceptsMariaDB, Command: func(port int) []string {
 		return slices.Concat(asServer(t), []string{server, "--no-defaults", "--datadir=" + data, fmt.Sprintf("--port=%d", port),
 			"--bind-address=127.0.0.1", "--socket=" + filepath.Join(dir, "socket"), "--pid-file=" + filepath.Join(dir, "pid"),
@@ -64,19 +59,27 @@ func MariaDB(t testing.TB, options ...string) *Process {
 // acceptsMariaDB is a Ready: the server greets who connects, by a packet whose fifth
 // byte is the version of its protocol.
 func acceptsMariaDB(ctx context.Context, addr string) error {
+	greeting, err := answer(ctx, addr, "")
+	if err == nil && (len(greeting) < 5 || greeting[4] != 10) {
+		err = fmt.Errorf("no greeting of MariaDB: %q", greeting)
+	}
+	return err
+}
+
+// answer connects, says something if there is something to say, and returns what comes first.
+func answer(ctx context.Context, addr, say string) (string, error) {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	greeting := make([]byte, 512)
-	if n, err := c.Read(greeting); err != nil {
-		return err
-	} else if n < 5 || greeting[4] != 10 {
-		return fmt.Errorf("no greeting of MariaDB: %q", greeting[:n])
+	if _, err := c.Write([]byte(say)); err != nil {
+		return "", err
 	}
-	return nil
+	first := make([]byte, 512)
+	n, err := c.Read(first)
+	return string(first[:n]), err
 }
 
 // PostgresServer is a PostgreSQL server in processes of its own, which keeps its
@@ -97,7 +100,7 @@ func Postgres(t testing.TB, settings ...string) *PostgresServer {
 	t.Helper()
 	dir := serverDir(t, "postgres")
 	p := &PostgresServer{Addr: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), data: filepath.Join(dir, "data")}
-	runAsServer(t, dir, "initdb", "--pgdata", p.data, "--username", "postgres", "--auth", "trust",
+	runAsServer(t, dir, program(t, "initdb"), "--pgdata", p.data, "--username", "postgres", "--auth", "trust",
 		"--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions")
 	p.run(t, settings)
 	return p
@@ -115,7 +118,7 @@ func PostgresStandby(t testing.TB, primary *PostgresServer, settings ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	runAsServer(t, dir, "pg_basebackup", "--host", host, "--port", port, "--username", "postgres", "--pgdata", p.data,
+	runAsServer(t, dir, program(t, "pg_basebackup"), "--host", host, "--port", port, "--username", "postgres", "--pgdata", p.data,
 		"--write-recovery-conf", "--checkpoint", "fast", "--no-sync")
 	p.run(t, settings)
 	return p
@@ -197,27 +200,14 @@ func (p *PostgresServer) Set(settings ...string) {
 // it starts or recovers it lets them begin, too, but refuses what comes next, with an
 // error.
 func acceptsPostgres(ctx context.Context, addr string) error {
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 	// StartupMessage of protocol 3.0 for a database that there is.
 	body := "\x00\x03\x00\x00user\x00postgres\x00database\x00postgres\x00\x00"
-	if _, err := c.Write(append([]byte{0, 0, 0, byte(len(body) + 4)}, body...)); err != nil {
-		return err
-	}
-	answer := make([]byte, 512)
-	n, err := c.Read(answer)
-	if err != nil {
-		return err
-	}
+	said, err := answer(ctx, addr, "\x00\x00\x00"+string(rune(len(body)+4))+body)
 	// 57P03: it is starting up. Any other error is one of somebody who serves.
-	if strings.Contains(string(answer[:n]), "57P03") {
-		return fmt.Errorf("%q", answer[:n])
+	if strings.Contains(said, "57P03") {
+		err = fmt.Errorf("%q", said)
 	}
-	return nil
+	return err
 }
 
 // program finds one of PostgreSQL's, which Debian keeps out of PATH.
@@ -246,12 +236,12 @@ func serverDir(t testing.TB, name string) string {
 	return dir
 }
 
-// runAsServer runs one of PostgreSQL's programs to its end.
+// runAsServer runs a program to its end.
 func runAsServer(t testing.TB, dir, name string, args ...string) {
 	t.Helper()
-	command := slices.Concat(asServer(t), []string{program(t, name)}, args)
+	command := slices.Concat(asServer(t), []string{name}, args)
 	c := exec.CommandContext(t.Context(), command[0], command[1:]...)
-	c.Dir = dir
+	c.Dir, c.Env = dir, append(c.Environ(), "TMPDIR="+dir) // MariaDB's temporary tables of two at once go by one name
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("stores: %s: %v\n%s", name, err, out)
 	}
