@@ -1,57 +1,15 @@
 package proctest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
+
+	"github.com/c8e606e4/leaderelection/internal/test/fleet"
+	"github.com/c8e606e4/leaderelection/internal/test/sim/spec"
 )
-
-// leadership is what one process did under one number.
-type leadership struct {
-	process     string
-	number      uint64
-	first, last line // its first and its last act
-	acts        int
-	out         *line
-	problems    []string
-}
-
-// leaderships sorts the lines of each process into leaderships, in the order in which they
-// began.
-func leaderships(logs map[string][]line) []*leadership {
-	var all []*leadership
-	for process, lines := range logs {
-		mine := map[uint64]*leadership{}
-		for _, l := range lines {
-			r := mine[l.Number]
-			switch {
-			case l.Kind == act && r == nil:
-				r = &leadership{process: process, number: l.Number, first: l, last: l, acts: 1}
-				mine[l.Number] = r
-				all = append(all, r)
-			case l.Kind == act:
-				if l.End < r.last.End {
-					r.problems = append(r.problems, fmt.Sprintf("%s: its view's end went back by %v", r, time.Duration(r.last.End-l.End)))
-				}
-				if r.out != nil && r.out.Before < l.Before && r.out.Why != leaving {
-					r.problems = append(r.problems, fmt.Sprintf("%s: it acted %v after its ctx had ended (%s)", r, time.Duration(l.Before-r.out.Before), r.out.Why))
-				}
-				r.last = l
-				r.acts++
-			case l.Kind == out && r != nil:
-				r.out = &l
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b *leadership) int { return cmp.Compare(a.first.Before, b.first.Before) })
-	return all
-}
-
-func (r *leadership) String() string {
-	return fmt.Sprintf("leadership %d of process %s", r.number, r.process)
-}
 
 // leaving is the cause of a leader's ctx when its process was asked to leave: the
 // view goes on until its callbacks have returned.
@@ -61,43 +19,55 @@ var leaving = context.Canceled.Error()
 // machine's time to run a goroutine.
 const ctxSlack = 500 * time.Millisecond
 
-// check returns what is wrong with what the processes logged, each under a name
-// of its own.
-func check(logs map[string][]line) []string {
-	all := leaderships(logs)
-	var problems []string
-	for i, r := range all {
-		problems = append(problems, r.problems...)
-		for _, l := range []line{r.first, r.last} {
-			if l.Before > l.After {
-				problems = append(problems, fmt.Sprintf("%s: the machine's clock went back: nothing can be told", r))
-			}
-		}
-		if i == 0 {
-			continue
-		}
-		// Every earlier one, and not only the last: one may have been stopped
-		// through several leaderships.
-		for _, before := range all[:i] {
-			if r.number <= before.number {
-				problems = append(problems, fmt.Sprintf("%s began after %s: fencing tokens must grow", r, before))
-			}
-			if overlap := time.Duration(before.last.Before - r.first.After); overlap > 0 {
-				problems = append(problems, fmt.Sprintf("%s overlaps %s by %v", r, before, overlap))
+// check judges what the processes logged, each under a name of its own.
+func check(logs map[string][]line) (all []*fleet.Leadership, problems []string) {
+	var acts []fleet.Act
+	for process, lines := range logs {
+		outs := map[uint64]line{} // of its leaderships
+		for _, l := range lines {
+			switch l.Kind {
+			case out:
+				outs[l.Number] = l
+			case act:
+				acts = append(acts, fleet.Act{By: process, Token: l.Number, Before: l.Before, After: l.After, End: l.End})
+				if o, ended := outs[l.Number]; ended && o.Before < l.Before && o.Why != leaving {
+					problems = append(problems, fmt.Sprintf("process %s, leadership %d: it acted %v after its ctx had ended (%s)", process, l.Number, time.Duration(l.Before-o.Before), o.Why))
+				}
 			}
 		}
 	}
-	return problems
+	all, wrong := fleet.Judge(acts)
+	return all, append(problems, wrong...)
 }
 
-// ctxEnded says what is wrong with how a leadership ended that ran out: its ctx must
-// end with its view.
-func ctxEnded(r *leadership) error {
-	switch {
-	case r.out == nil:
-		return fmt.Errorf("%s: its ctx never ended", r)
-	case time.Duration(r.out.Before-r.last.End) > ctxSlack:
-		return fmt.Errorf("%s: its ctx ended %v after its view", r, time.Duration(r.out.Before-r.last.End))
+// ctxEnded reports whether the ctx of a leadership has ended, by what its process logged, and by how much that was too late.
+func ctxEnded(lines []line, number uint64) (ended bool, late time.Duration) {
+	var view int64
+	for _, l := range lines {
+		switch {
+		case l.Kind == act && l.Number == number:
+			view = l.End
+		case l.Kind == out && l.Number == number:
+			return true, max(0, time.Duration(l.Before-view)-ctxSlack)
+		}
 	}
-	return nil
+	return false, 0
+}
+
+// checkWrites returns what is wrong with what the processes wrote, by the specification of the record.
+func checkWrites(logs map[string][]line, skew time.Duration) error {
+	var writes []spec.Write
+	for _, process := range slices.Sorted(maps.Keys(logs)) {
+		its := map[uint64]int{}
+		for _, l := range logs[process] {
+			switch l.Kind {
+			case writing:
+				its[l.Write] = len(writes)
+				writes = append(writes, spec.Write{By: "process " + process, Began: time.Unix(0, l.Before), Entry: *l.Entry})
+			case landed:
+				writes[its[l.Write]].Sure = true
+			}
+		}
+	}
+	return spec.Check(spec.Record{Skew: skew}, writes)
 }

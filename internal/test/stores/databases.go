@@ -15,6 +15,73 @@ import (
 	"time"
 )
 
+// FerretDBServer is a FerretDB: a process that keeps its data and its address when
+// it is stopped and started again.
+type FerretDBServer struct {
+	nested
+	// URI is what a MongoDB client connects to.
+	URI string
+}
+
+// FerretDB starts FerretDB, which speaks MongoDB's protocol, empty. Commands are
+// passed on to it one at a time, since its updates are not atomic; with the
+// argument -raw as they come.
+func FerretDB(t testing.TB, args ...string) *FerretDBServer {
+	t.Helper()
+	listen := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
+	args = append([]string{"-data", t.TempDir(), "-listen", listen}, args...)
+	f := &FerretDBServer{nested{server: "ferretdb", args: args}, "mongodb://" + listen + "/"}
+	f.Start(t)
+	return f
+}
+
+// MariaDB starts an empty server with a database test, whose user root needs no
+// password, with these options, such as "--transaction-isolation=READ-COMMITTED". Its
+// defaults are those of the server, which are MySQL's where it matters here.
+func MariaDB(t testing.TB, options ...string) *Process {
+	t.Helper()
+	server := Need(t, "mariadbd")
+	dir := serverDir(t, "mariadb")
+	data, first := filepath.Join(dir, "data"), filepath.Join(dir, "first.sql")
+	if err := os.WriteFile(first, []byte("CREATE DATABASE IF NOT EXISTS test;\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	runAsServer(t, dir, Need(t, "mariadb-install-db"), "--no-defaults", "--datadir="+data,
+		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")
+	return Start(t, Program{Name: "mariadbd", Dir: dir, Ready: acceptsMariaDB, Command: func(port int) []string {
+		return slices.Concat(asServer(t), []string{server, "--no-defaults", "--datadir=" + data, fmt.Sprintf("--port=%d", port),
+			"--bind-address=127.0.0.1", "--socket=" + filepath.Join(dir, "socket"), "--pid-file=" + filepath.Join(dir, "pid"),
+			"--init-file=" + first, "--tmpdir=" + dir, "--skip-name-resolve", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M",
+			"--innodb-flush-log-at-trx-commit=0", "--performance-schema=OFF"}, options)
+	}})
+}
+
+// acceptsMariaDB is a Ready: the server greets who connects, by a packet whose fifth
+// byte is the version of its protocol.
+func acceptsMariaDB(ctx context.Context, addr string) error {
+	greeting, err := answer(ctx, addr, "")
+	if err == nil && (len(greeting) < 5 || greeting[4] != 10) {
+		err = fmt.Errorf("no greeting of MariaDB: %q", greeting)
+	}
+	return err
+}
+
+// answer connects, says something if there is something to say, and returns what comes first.
+func answer(ctx context.Context, addr, say string) (string, error) {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	if _, err := c.Write([]byte(say)); err != nil {
+		return "", err
+	}
+	first := make([]byte, 512)
+	n, err := c.Read(first)
+	return string(first[:n]), err
+}
+
 // PostgresServer is a PostgreSQL server in processes of its own, which keeps its
 // address and its data when it is stopped and started again.
 type PostgresServer struct {
@@ -33,7 +100,7 @@ func Postgres(t testing.TB, settings ...string) *PostgresServer {
 	t.Helper()
 	dir := serverDir(t, "postgres")
 	p := &PostgresServer{Addr: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), data: filepath.Join(dir, "data")}
-	runAsServer(t, dir, "initdb", "--pgdata", p.data, "--username", "postgres", "--auth", "trust",
+	runAsServer(t, dir, program(t, "initdb"), "--pgdata", p.data, "--username", "postgres", "--auth", "trust",
 		"--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions")
 	p.run(t, settings)
 	return p
@@ -51,7 +118,7 @@ func PostgresStandby(t testing.TB, primary *PostgresServer, settings ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	runAsServer(t, dir, "pg_basebackup", "--host", host, "--port", port, "--username", "postgres", "--pgdata", p.data,
+	runAsServer(t, dir, program(t, "pg_basebackup"), "--host", host, "--port", port, "--username", "postgres", "--pgdata", p.data,
 		"--write-recovery-conf", "--checkpoint", "fast", "--no-sync")
 	p.run(t, settings)
 	return p
@@ -133,27 +200,14 @@ func (p *PostgresServer) Set(settings ...string) {
 // it starts or recovers it lets them begin, too, but refuses what comes next, with an
 // error.
 func acceptsPostgres(ctx context.Context, addr string) error {
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 	// StartupMessage of protocol 3.0 for a database that there is.
 	body := "\x00\x03\x00\x00user\x00postgres\x00database\x00postgres\x00\x00"
-	if _, err := c.Write(append([]byte{0, 0, 0, byte(len(body) + 4)}, body...)); err != nil {
-		return err
-	}
-	answer := make([]byte, 512)
-	n, err := c.Read(answer)
-	if err != nil {
-		return err
-	}
+	said, err := answer(ctx, addr, "\x00\x00\x00"+string(rune(len(body)+4))+body)
 	// 57P03: it is starting up. Any other error is one of somebody who serves.
-	if strings.Contains(string(answer[:n]), "57P03") {
-		return fmt.Errorf("%q", answer[:n])
+	if strings.Contains(said, "57P03") {
+		err = fmt.Errorf("%q", said)
 	}
-	return nil
+	return err
 }
 
 // program finds one of PostgreSQL's, which Debian keeps out of PATH.
@@ -182,12 +236,12 @@ func serverDir(t testing.TB, name string) string {
 	return dir
 }
 
-// runAsServer runs one of PostgreSQL's programs to its end.
+// runAsServer runs a program to its end.
 func runAsServer(t testing.TB, dir, name string, args ...string) {
 	t.Helper()
-	command := slices.Concat(asServer(t), []string{program(t, name)}, args)
+	command := slices.Concat(asServer(t), []string{name}, args)
 	c := exec.CommandContext(t.Context(), command[0], command[1:]...)
-	c.Dir = dir
+	c.Dir, c.Env = dir, append(c.Environ(), "TMPDIR="+dir) // MariaDB's temporary tables of two at once go by one name
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("stores: %s: %v\n%s", name, err, out)
 	}
@@ -227,4 +281,40 @@ func owner(t testing.TB, path string) {
 	if err := os.Chown(path, uid, gid); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// PgBouncer starts a connection pooler in front of a server, in transaction mode: a
+// client has a session of the server for one transaction, and the next one in
+// another. There are this many sessions.
+func PgBouncer(t testing.TB, server *PostgresServer, sessions int) *Process {
+	t.Helper()
+	bouncer := Need(t, "pgbouncer")
+	host, port, err := net.SplitHostPort(server.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := serverDir(t, "pgbouncer")
+	users := filepath.Join(dir, "users.txt")
+	write := func(file, text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(users, `"postgres" ""`+"\n")
+	return Start(t, Program{Name: "pgbouncer", Dir: dir, Ready: acceptsPostgres, Command: func(listen int) []string {
+		config := filepath.Join(dir, fmt.Sprintf("%d.ini", listen))
+		write(config, fmt.Sprintf(`[databases]
+* = host=%s port=%s
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %d
+unix_socket_dir =
+auth_type = trust
+auth_file = %s
+pool_mode = transaction
+default_pool_size = %d
+`, host, port, listen, users, sessions))
+		return slices.Concat(asServer(t), []string{bouncer, config})
+	}})
 }

@@ -7,6 +7,33 @@ import (
 	"time"
 )
 
+// check goes through the ledger as it was written, and returns how many leaderships are in it, and what must not be.
+func check(lines []entry) (leaderships int, faults []string) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	var last entry // of the latest leadership
+	for i, e := range lines {
+		switch {
+		case e.Token < last.Token:
+			fault("line %d: %s acts with token %d after the first act of %s with token %d", i+1, e.ID, e.Token, last.ID, last.Token)
+			continue
+		case e.Token == last.Token && e.ID != last.ID:
+			fault("line %d: token %d is used by %s and by %s", i+1, e.Token, last.ID, e.ID)
+		case e.Token > last.Token:
+			leaderships++
+			if e.At.Before(last.Until) {
+				fault("line %d: %s begins with token %d, %v before the view of %s with token %d ends", i+1, e.ID, e.Token, last.Until.Sub(e.At), last.ID, last.Token)
+			}
+		}
+		if !e.At.Before(e.Until) {
+			fault("line %d: %s acts with token %d, %v after the end of its view", i+1, e.ID, e.Token, e.At.Sub(e.Until))
+		}
+		if last = e; e.Kind == "end" {
+			last.Until = e.At // it has given the rest of its view up
+		}
+	}
+	return leaderships, faults
+}
+
 // entry is a line of the ledger.
 type entry struct {
 	At    time.Time
