@@ -40,7 +40,7 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The scripts that most depend on the store run on one that pushes and is far away, too.
-	onServer := []string{"clock_skew", "handover", "hold", "hook", "lifeline", "plan", "reset", "run_once", "run_wait", "shards", "shards_ask", "shards_crash", "shards_lifeline", "shards_reset", "sidecar", "status", "wait", "watch"}
+	onServer := []string{"clock_skew", "handover", "hold", "hold_on_success", "hook", "lifeline", "plan", "reset", "run_once", "run_wait", "shards", "shards_ask", "shards_crash", "shards_lifeline", "shards_reset", "sidecar", "status", "wait", "watch"}
 	for name, place := range map[string]func(work string) string{
 		"file": func(work string) string { return "file://" + filepath.Join(work, "election.json") },
 		"nats": func(work string) string {

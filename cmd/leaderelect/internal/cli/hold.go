@@ -124,7 +124,7 @@ func (a *app) hold(ctx context.Context, f *holdFlags, url string) error {
 		return f.outcome(err)
 	}
 	cfg.Decider = d
-	campaign, err := start(ctx, cfg, 0)
+	campaign, err := start(ctx, cfg, 0, false)
 	if err != nil {
 		store.Close(d)
 		return err

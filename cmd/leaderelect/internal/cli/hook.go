@@ -124,7 +124,7 @@ func (a *app) hook(ctx context.Context, f *hookFlags, url string) error {
 	}
 	defer store.Close(d)
 	cfg.Decider = d
-	if campaign, err = start(ctx, cfg, 0); err != nil {
+	if campaign, err = start(ctx, cfg, 0, false); err != nil {
 		return err
 	}
 	close(ready)

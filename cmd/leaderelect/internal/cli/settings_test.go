@@ -54,6 +54,7 @@ func probe(t *testing.T, env map[string]string, file string, args ...string) (a 
 	c.Flags().BoolVar(&f.once, "once", false, "")
 	f.entry.flags(c, "")
 	c.Flags().DurationVar(&f.hold, "hold", 0, "")
+	c.Flags().BoolVar(&f.holdOnSuccess, "hold-on-success", false, "")
 	root.AddCommand(c)
 	root.SetArgs(append([]string{"probe"}, args...))
 	return a, f, a.execute(t.Context(), root), out.String()
@@ -192,6 +193,7 @@ func TestBadValues(t *testing.T) {
 		{args: "--once --wait 1m --hold 59s", want: "--hold is 59s, must be longer than --wait and --skew together (1m0s + 1s)"},
 		{args: "--once --wait 1m --hold 61s", want: "--hold is 1m1s, must be longer"},
 		{args: "--wait 1s", want: "for --once"},
+		{args: "--once --hold-on-success", want: "--hold-on-success needs --hold"},
 		{args: "--once --hold 12", want: "missing unit"},
 		{args: "--once --hold 12ns", want: "--hold is 12ns: want 1ms or more, with its unit"},
 		{args: "--term 15000ns", want: "--term is 15µs: want 1ms or more"},

@@ -8,10 +8,14 @@ import (
 	"github.com/c8e606e4/leaderelection/adapters/prefer"
 )
 
-// start starts a campaign, as each command does that has --priority. A leader that is less preferred is asked to
-// hand over while the campaign goes on.
-func start(ctx context.Context, cfg leaderelection.Config, hold time.Duration) (*leaderelection.Campaign, error) {
-	campaign, err := cfg.StartHeld(ctx, hold)
+// start starts a campaign with a hold, which is kept only if the job succeeds if onSuccess. Each command does so that
+// has --priority: a leader that is less preferred is asked to hand over while the campaign goes on.
+func start(ctx context.Context, cfg leaderelection.Config, hold time.Duration, onSuccess bool) (*leaderelection.Campaign, error) {
+	begin := cfg.StartHeld
+	if onSuccess {
+		begin = cfg.StartHeldOnSuccess
+	}
+	campaign, err := begin(ctx, hold)
 	if err != nil {
 		return nil, err
 	}

@@ -131,13 +131,15 @@ func TestEnvironmentWithoutStore(t *testing.T) {
 	}
 }
 
-// A job of which nothing was begun leaves the night to others; one that may have begun does not.
+// A job of which nothing was begun leaves the night to others; one that may have begun does not, unless it has not
+// succeeded, with HoldOnSuccess.
 func TestHoldIsDroppedForWhatWasNotBegun(t *testing.T) {
 	t.Parallel()
 	garbage := filepath.Join(t.TempDir(), "garbage")
 	if err := os.WriteFile(garbage, []byte("no program"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	onSuccess := func(r *trial) { r.c.HoldOnSuccess = true }
 	for name, c := range map[string]struct {
 		change  func(r *trial)
 		args    []string
@@ -151,6 +153,8 @@ func TestHoldIsDroppedForWhatWasNotBegun(t *testing.T) {
 		"given up when elected":   {func(r *trial) { r.GiveUp() }, []string{"true"}, true},
 		"begun by an earlier one": {func(r *trial) { r.claimed.Store(true); r.begun.Store(true) }, []string{"true"}, false},
 		"too long an argument":    {nil, []string{"true", strings.Repeat("x", 1<<22)}, true},
+		"it has succeeded":        {onSuccess, []string{"true"}, false},
+		"it has not succeeded":    {onSuccess, []string{"sh", "-c", "exit 3"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -57,9 +57,10 @@ type Config struct {
 	// Resign gives up leadership, but not the campaign. Nil: that cannot be done, and a
 	// command that fails is started again and again.
 	Resign func(ctx context.Context)
-	// DropHold is called if nothing of the command was begun in the one leadership of Once: others may run it. Nil:
-	// there is no hold.
-	DropHold func()
+	// DropHold is called if others may run the command after the one leadership of Once: nothing of it was begun, or
+	// it has not succeeded, with HoldOnSuccess. Nil: there is no hold.
+	DropHold      func()
+	HoldOnSuccess bool
 	// Finish ends the campaign, and the program with code.
 	Finish func(code int, why error)
 }
@@ -77,6 +78,7 @@ type Runner struct {
 	nudge   chan struct{}
 	claimed atomic.Bool // by the first leadership, or by GiveUp
 	begun   atomic.Bool // a command may have run
+	well    bool        // it has ended by itself, with code 0; of the one leadership of Once
 	aside   Aside
 	file    *expiryFile
 
