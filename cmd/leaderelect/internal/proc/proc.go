@@ -1,9 +1,86 @@
+// Package proc runs a leader's command so that it is dead when the leader's view
+// ends, whatever happens to the process that started it.
+//
+// A command is not started directly, but by a guard: this program once more, in
+// a session of its own. The candidate tells the guard until when the command may
+// live, again with each extension of the lease; the guard lets it go on until
+// then and no longer. So a candidate that is killed, stopped (SIGSTOP) or stuck
+// takes its command with it in time: when it is killed the guard notices at once,
+// when it is stopped the time simply runs out. The other way round, a candidate
+// that sees its guard not act in time kills the command itself, and where the
+// guard is killed, the kernel kills the command (on Linux, by the parent-death
+// signal) and the candidate what the command had started.
+//
+// On Linux a guard does not stay stopped: a timer has it go on when it has something to
+// do. If it has not done it in time (it was stopped again, or a debugger holds it) a
+// timer kills it, and that kills the command. A candidate that is stopped goes on when
+// its guard dies before its work is done.
+//
+// The command leads a process group, and signals go to the whole group. On Linux
+// the guard also adopts what the command leaves behind (it is a child subreaper),
+// so that processes that went into a group or session of their own are found and
+// ended too; elsewhere only the group is.
+//
+// Times until which a command may live are told in two clocks at once, and the
+// earlier one counts: the wall clock, and a clock that nobody sets, which on Linux
+// (CLOCK_BOOTTIME) also runs while the machine is suspended.
 package proc
 
 import (
+	"fmt"
 	"os"
 	"time"
 )
+
+// Deadline is a moment on two clocks, of which the earlier counts: wall time can
+// be set, and steady time cannot. Both mean the same to all processes of a
+// machine.
+type Deadline struct {
+	Wall   int64 `json:"wall"`   // nanoseconds since 1970
+	Steady int64 `json:"steady"` // nanoseconds since boot
+}
+
+// At is the deadline at the wall time t, but not later than limit from now by the
+// steady clock.
+func At(t time.Time, limit time.Duration) Deadline {
+	now := time.Now()
+	left := min(t.Round(0).Sub(now.Round(0)), limit)
+	return Deadline{Wall: t.UnixNano(), Steady: steady() + int64(left)}
+}
+
+// Sub is the deadline d earlier.
+func (l Deadline) Sub(d time.Duration) Deadline {
+	return Deadline{Wall: l.Wall - int64(d), Steady: l.Steady - int64(d)}
+}
+
+// in is the deadline d from now.
+func in(d time.Duration) Deadline { return At(time.Now().Add(d), d) }
+
+// earlier is the one of two deadlines that comes first, by each clock.
+func (l Deadline) earlier(o Deadline) Deadline {
+	return Deadline{Wall: min(l.Wall, o.Wall), Steady: min(l.Steady, o.Steady)}
+}
+
+// Left is how long it is until the deadline; negative once it is past.
+func (l Deadline) Left() time.Duration {
+	return min(time.Duration(l.Wall-time.Now().UnixNano()), time.Duration(l.Steady-steady()))
+}
+
+// steady is the time since boot, on Linux including suspensions. It cannot fail
+// if Check has not.
+func steady() int64 {
+	t, _ := clockGettime(steadyClock)
+	return t
+}
+
+// Check reports what commands could not be ended in time for on this system: no
+// command may be started then.
+func Check() error {
+	if _, err := clockGettime(steadyClock); err != nil {
+		return fmt.Errorf("reading the clock that nobody sets (clock_gettime %d): %w; does a sandbox forbid it?", steadyClock, err)
+	}
+	return checkSystem()
+}
 
 // GuardCommand is the first argument that makes this program a guard.
 const GuardCommand = "guard"
