@@ -7,10 +7,13 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 )
 
 // Who is not elected is told why not: also by whom that does not live any more.
@@ -129,5 +132,66 @@ func TestElectedTooLate(t *testing.T) {
 		}
 		stop()
 		cancel(nil)
+	}
+}
+
+// The log tells of a store that cannot be reached at first once, and once more when it is open.
+func TestOpensPatiently(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logtest.Log
+		a := &app{errOut: &log}
+		tries := 0
+		opened, err := patiently(t.Context(), a, func() (string, error) {
+			if tries++; tries < 4 {
+				return "", errors.New("nobody is there")
+			}
+			return "store", nil
+		})
+		if opened != "store" || err != nil || tries != 4 {
+			t.Fatalf("%q, %v after %d tries", opened, err, tries)
+		}
+		a.log().Flush(time.Minute)
+		for _, says := range []string{"the store cannot be opened", `msg="the store is open" after=7s failed=3`} {
+			if n := strings.Count(log.String(), says); n != 1 {
+				t.Errorf("it says %q %d times:\n%s", says, n, log.String())
+			}
+		}
+		_, err = patiently(t.Context(), a, func() (string, error) { return "", leaderelection.ErrPermanent })
+		if !errors.Is(err, leaderelection.ErrPermanent) {
+			t.Errorf("what no retry can help: %v", err)
+		}
+	})
+}
+
+// A candidate is given up for stuck when two looks in a row find its lease over, and itself
+// the leader.
+func TestStuck(t *testing.T) {
+	var s supervisor
+	for i, c := range []struct{ overdue, alive bool }{{false, true}, {true, true}, {false, true}, {true, true}, {true, false}, {true, false}, {false, true}} {
+		if got := s.look(c.overdue); got != c.alive {
+			t.Errorf("look %d: alive %v, want %v", i, got, c.alive)
+		}
+	}
+}
+
+// The kernel's clock is gone by if that is asked for, and only then.
+func TestKernelClock(t *testing.T) {
+	a, _, code, errOut := probe(t, nil, "store = file:x\n")
+	if code != 0 {
+		t.Fatal(errOut)
+	}
+	if cfg, err := a.candidate(); err != nil || cfg.Clock != nil {
+		t.Errorf("the clock is %T, %v", cfg.Clock, err)
+	}
+	_, told := clocks.KernelClock{}.ErrorBound()
+	a, _, code, errOut = probe(t, nil, "store = file:x\n", "--clocks", "kernel")
+	if told != nil { // this kernel may not be asked
+		if code != exitUsage {
+			t.Errorf("exit code %d, %s", code, errOut)
+		}
+		return
+	}
+	if cfg, err := a.candidate(); err != nil || cfg.Clock != clocks.Kernel() {
+		t.Errorf("the clock is %T, %v; %s", cfg.Clock, err, errOut)
 	}
 }
