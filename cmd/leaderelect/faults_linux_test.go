@@ -18,7 +18,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
@@ -71,7 +70,7 @@ func launchAt(t *testing.T, ledger string, last bool, change func(*exec.Cmd), ar
 		_ = c.Process.Signal(syscall.SIGCONT)
 		_ = c.Process.Kill()
 		<-c.ended
-		eventually(func() bool { text, _ := os.ReadFile(c.ledger); return len(living(string(text))) == 0 })
+		eventually(func() bool { return len(c.alive()) == 0 })
 	})
 	return c
 }
@@ -107,12 +106,17 @@ func has(t *testing.T, path, pattern string) string {
 	return string(text)
 }
 
+// alive are the processes of the ledger that are.
+func (c *candidate) alive() []int {
+	text, _ := os.ReadFile(c.ledger)
+	return living(string(text))
+}
+
 // allDead waits until all processes of the ledger are dead.
 func (c *candidate) allDead(t *testing.T) {
 	t.Helper()
-	text, _ := os.ReadFile(c.ledger)
-	if !eventually(func() bool { return len(living(string(text))) == 0 }) {
-		t.Fatalf("alive after %v: %v", patience, living(string(text)))
+	if !eventually(func() bool { return len(c.alive()) == 0 }) {
+		t.Fatalf("alive after %v: %v", patience, c.alive())
 	}
 }
 
@@ -130,6 +134,15 @@ func place(t *testing.T, server *stores.NATSServer, addr string) (string, *natsk
 	}
 	t.Cleanup(func() { d.Close() })
 	return fmt.Sprintf(form, addr), d
+}
+
+// nightly is a place for a test of processes by the wall clock, beside others.
+func nightly(t *testing.T) (string, *natskv.Decider) {
+	t.Helper()
+	stores.Nightly(t, "real processes by the wall clock")
+	t.Parallel()
+	server := stores.NATS(t)
+	return place(t, server, server.Addr)
 }
 
 // A command that ignores SIGTERM is dead when the view ends, whatever has happened
@@ -206,10 +219,7 @@ func TestDeadWhenTheViewEnds(t *testing.T) {
 // If the guard is killed the kernel kills the command at once, leaderelect what
 // it has started, and the same leader starts it again.
 func TestGuardKilled(t *testing.T) {
-	stores.Nightly(t, "real processes by the wall clock")
-	t.Parallel()
-	server := stores.NATS(t)
-	u, _ := place(t, server, server.Addr)
+	u, _ := nightly(t)
 	c := launch(t, nil, "run", "--restart-delay", "10ms", "--drain", "1s", u, "--", "child", "stubborn", "escapes")
 	has(t, c.ledger, "(?s)start.*start")
 	before, _ := os.ReadFile(c.ledger)
@@ -222,8 +232,8 @@ func TestGuardKilled(t *testing.T) {
 	}
 	has(t, c.ledger, `(?s)start 1\d{9} .*start 1\d{9} .*start 1\d{9} `)
 	c.stops(t, 137) // it had to be killed
-	if text, _ := os.ReadFile(c.ledger); len(living(string(text))) > 0 {
-		t.Errorf("alive after the end: %v", living(string(text)))
+	if left := c.alive(); len(left) > 0 {
+		t.Errorf("alive after the end: %v", left)
 	}
 }
 
@@ -295,10 +305,7 @@ func TestFirstProcess(t *testing.T) {
 
 // A terminal that is closed ends leaderelect in good order.
 func TestClosedTerminal(t *testing.T) {
-	stores.Nightly(t, "real processes by the wall clock")
-	t.Parallel()
-	server := stores.NATS(t)
-	u, d := place(t, server, server.Addr)
+	u, d := nightly(t)
 	ptmx, tty := pty(t)
 	c := launch(t, func(cmd *exec.Cmd) {
 		cmd.Stdin, cmd.Stdout = tty, tty
@@ -311,8 +318,8 @@ func TestClosedTerminal(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	has(t, c.ledger, "^asked-SIGHUP|^got-SIGHUP")
-	if text, _ := os.ReadFile(c.ledger); len(living(string(text))) > 0 {
-		t.Errorf("alive: %v", living(string(text)))
+	if left := c.alive(); len(left) > 0 {
+		t.Errorf("alive: %v", left)
 	}
 	if e, err := d.ReadCurrent(t.Context()); err != nil || !e.Vacant() || e.ElectionNumber == 0 {
 		t.Errorf("the record is %+v, %v", e, err)
@@ -346,10 +353,7 @@ func pty(t *testing.T) (ptmx, tty *os.File) {
 // If nothing can be written, neither the log nor the expiry file, the command
 // goes on while the lease does, and the file names a time before the true one.
 func TestFullDisk(t *testing.T) {
-	stores.Nightly(t, "real processes by the wall clock")
-	t.Parallel()
-	server := stores.NATS(t)
-	u, d := place(t, server, server.Addr)
+	u, d := nightly(t)
 	dir := filepath.Join(t.TempDir(), "small")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -390,33 +394,9 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A full disk from the start: the command is not run without the file it counts on,
-// and the election is left to others.
-func TestNoRoomForTheExpiryFile(t *testing.T) {
-	stores.Nightly(t, "real processes by the wall clock")
-	t.Parallel()
-	server := stores.NATS(t)
-	u, d := place(t, server, server.Addr)
-	cmd := exec.Command("sh", "-c", `ulimit -f 0; exec leaderelect run --once --expiry-file "$0" "$1" -- touch "$2"`,
-		filepath.Join(t.TempDir(), "expiry"), u, filepath.Join(t.TempDir(), "ran"))
-	out, err := cmd.CombinedOutput()
-	if code := cmd.ProcessState.ExitCode(); code != 125 {
-		t.Errorf("exit code %d (%v):\n%s", code, err, out)
-	}
-	if _, err := os.Stat(cmd.Args[len(cmd.Args)-1]); err == nil {
-		t.Error("the command ran")
-	}
-	if e, err := d.ReadCurrent(t.Context()); err != nil || !e.Vacant() || e.ElectionNumber != leaderelection.NoElections {
-		t.Errorf("the record is %+v, %v", e, err)
-	}
-}
-
 // A log that nobody reads any more, or that has no room, ends nothing.
 func TestLogNowhere(t *testing.T) {
-	stores.Nightly(t, "real processes by the wall clock")
-	t.Parallel()
-	server := stores.NATS(t)
-	u, _ := place(t, server, server.Addr)
+	u, _ := nightly(t)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

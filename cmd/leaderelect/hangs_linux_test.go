@@ -211,8 +211,8 @@ func TestNothingIsRead(t *testing.T) {
 			if m.ends != "" {
 				has(t, c.ledger, m.ends)
 			}
-			if text, _ := os.ReadFile(c.ledger); m.child && len(living(string(text))) > 0 {
-				t.Errorf("alive after the end: %v", living(string(text)))
+			if left := c.alive(); m.child && len(left) > 0 {
+				t.Errorf("alive after the end: %v", left)
 			}
 			if mode == "shards run" {
 				return
@@ -271,8 +271,8 @@ func TestWhateverHangs(t *testing.T) {
 					} else {
 						<-time.After(4 * time.Second)
 					}
-					if starts := strings.Count(string(ledgerText(t, c.ledger)), "start "); m.child && starts != 1 {
-						t.Errorf("started %d times", starts)
+					if text, _ := os.ReadFile(c.ledger); m.child && bytes.Count(text, []byte("start ")) != 1 {
+						t.Errorf("started again: %s", text)
 					}
 					begin := time.Now()
 					if then == "asked to end" {
@@ -353,13 +353,4 @@ func (b *blocked) over(t *testing.T, mode string, c *candidate) time.Time {
 		t.Errorf("exit code %d, want %d", code, blockable[mode].lost)
 	}
 	return time.Now()
-}
-
-func ledgerText(t *testing.T, path string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	return text
 }
