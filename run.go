@@ -99,10 +99,23 @@ func (c Config) Once(ctx context.Context, o OnceOptions, job func(context.Contex
 // leads on. Use it for a program that runs a job in its own way; all others call [Config.Once].
 // OnceOptions.Hold says how to choose the hold. Zero means no hold.
 func (c Config) StartHeld(ctx context.Context, hold time.Duration) (*Campaign, error) {
+	return c.startHeld(ctx, hold, false)
+}
+
+// StartHeldOnSuccess is StartHeld with a hold that begins only when the leader releases the record.
+// Use it for a job that the next candidate can continue, as with OnceOptions.HoldOnSuccess: if the
+// job has not succeeded, call [Campaign.DropHold] before OnElected returns. If the leader dies, its
+// hold never begins. The hold is counted from the acquisition here, too.
+func (c Config) StartHeldOnSuccess(ctx context.Context, hold time.Duration) (*Campaign, error) {
+	return c.startHeld(ctx, hold, true)
+}
+
+func (c Config) startHeld(ctx context.Context, hold time.Duration, late bool) (*Campaign, error) {
 	if err := c.validate(durations.Fault("Hold", hold, durations.Least)); err != nil {
 		return nil, err
 	}
 	campaign := newCampaign(ctx, c.withDefaults(), hold, single{})
+	campaign.l.holdsLate = late
 	if hold > 0 {
 		notify(campaign, campaign.cfg.Trace.Job, hold)
 	}

@@ -314,6 +314,37 @@ func TestOnceHoldsOnSuccess(t *testing.T) {
 	}
 }
 
+// A program that runs a job in its own way has the same: its hold begins with the release, unless it drops it.
+func TestStartHeldOnSuccess(t *testing.T) {
+	for name, fails := range map[string]bool{"succeeds": false, "fails": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				ctx, stop := context.WithCancel(t.Context())
+				begun := make(chan *le.Campaign, 1)
+				c, err := le.Config{Decider: d, LeaderID: "a", OnElected: func(context.Context, *le.TimeView) {
+					sleep(20 * time.Second)
+					if e := d.Entry(); e.Hold != 0 {
+						t.Errorf("on hold while the job may have to be continued: %+v", e)
+					}
+					if fails {
+						(<-begun).DropHold()
+					}
+					stop()
+				}}.StartHeldOnSuccess(ctx, time.Hour)
+				if err != nil {
+					t.Fatal(err)
+				}
+				begun <- c
+				_ = c.Wait()
+				if e := d.Entry(); !e.Vacant() || (e.Hold > 0) == fails {
+					t.Errorf("the job %s, and leaves %+v", name, e)
+				}
+			})
+		})
+	}
+}
+
 // Of three machines that wait, and that die at any moment, the last one finishes the job in each period, unless
 // all are dead: nobody begins it after it was finished, and no two run it at once.
 func TestOnceHoldsOnSuccessInManyPeriods(t *testing.T) {
