@@ -66,7 +66,7 @@ func (d *desk) lapses(k int) { d.learn(k, d.facts.seats[k].entry, true) }
 
 func (d *desk) learn(k int, e *leaderelection.RaceEntry, lapsed bool) {
 	if d.facts.seats[k] == nil {
-		d.facts.seats[k] = &seat{}
+		d.facts.seats[k] = newSeat()
 	}
 	d.facts.seats[k].learn(e, lapsed)
 }
@@ -713,7 +713,7 @@ func watching(t *testing.T, change func(*Config)) (*watcher, *memory.Decider, fu
 	c := bench(t, d, nil)
 	c.events = make(chan seatEvent, 100)
 	store := memory.NewDecider()
-	return &watcher{c: c, seat: 0, decider: store.Polled()}, store, func() (last seatEvent) {
+	return &watcher{c: c, seat: 0, decider: store.Polled(), moving: &newSeat().moving}, store, func() (last seatEvent) {
 		for len(c.events) > 0 {
 			last = <-c.events
 		}
