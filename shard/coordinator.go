@@ -167,9 +167,7 @@ func (c *coordinator) hurry() {
 		}
 	}
 	for k, s := range c.facts.seats {
-		if s.moving != nil {
-			s.moving.set(asked[k] || c.settling() && (s.info == nil || s.info.Leaving))
-		}
+		s.moving.set(asked[k] || c.settling() && (s.info == nil || s.info.Leaving))
 	}
 }
 
@@ -305,17 +303,17 @@ func (c *coordinator) watch(k int) {
 	if c.facts.seats[k] != nil {
 		return
 	}
-	m := &moving{changed: make(chan struct{}, 1)}
+	s := newSeat()
 	_, pushes := c.assignment.(leaderelection.ChangeFeed)
-	m.now.Store((c.known == nil || c.settling()) && !pushes)
-	c.facts.seats[k] = &seat{moving: m}
+	s.moving.now.Store((c.known == nil || c.settling()) && !pushes)
+	c.facts.seats[k] = s
 	c.watchers.Add(1)
 	go func() {
 		defer c.watchers.Done()
 		for c.ctx.Err() == nil {
 			d, err := c.m.stores.get(c.ctx, c.m.cfg.TermLength/4, seatName(k))
 			if err == nil {
-				(&watcher{c: c, seat: k, decider: d, moving: m}).run()
+				(&watcher{c: c, seat: k, decider: d, moving: &s.moving}).run()
 				return
 			}
 			c.post(seatEvent{seat: k, err: err})

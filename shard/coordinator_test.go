@@ -21,10 +21,11 @@ import (
 
 // desk is what a coordinator goes by: facts, and the newest assignment.
 type desk struct {
-	t     *testing.T
-	facts *facts
-	cfg   Config
-	a     *assignment
+	t        *testing.T
+	facts    *facts
+	cfg      Config
+	a        *assignment
+	homeless int
 }
 
 func newDesk(t *testing.T, shards int) *desk {
@@ -65,7 +66,7 @@ func (d *desk) lapses(k int) { d.learn(k, d.facts.seats[k].entry, true) }
 
 func (d *desk) learn(k int, e *leaderelection.RaceEntry, lapsed bool) {
 	if d.facts.seats[k] == nil {
-		d.facts.seats[k] = &seat{}
+		d.facts.seats[k] = newSeat()
 	}
 	d.facts.seats[k].learn(e, lapsed)
 }
@@ -73,8 +74,9 @@ func (d *desk) learn(k int, e *leaderelection.RaceEntry, lapsed bool) {
 // next makes the next assignment, and returns whether there was need for one.
 func (d *desk) next() bool {
 	d.t.Helper()
-	next := decide(d.a, d.facts, &d.cfg, time.Now()).next
-	if next == nil {
+	decision := decide(d.a, d.facts, &d.cfg, time.Now())
+	next := decision.next
+	if d.homeless = decision.homeless; next == nil {
 		return false
 	}
 	if d.a != nil && (next.version <= d.a.version || next.id == d.a.id) {
@@ -85,12 +87,6 @@ func (d *desk) next() bool {
 	}
 	d.a = next
 	return true
-}
-
-// decideAs is the next assignment and how many shards find no room.
-func decideAs(a *assignment, f *facts, cfg *Config) (next *assignment, homeless int) {
-	d := decide(a, f, cfg, time.Now())
-	return d.next, d.homeless
 }
 
 // owner is the seat that has shard i, or none.
@@ -238,8 +234,8 @@ func TestRule04BornWithTheTime(t *testing.T) {
 func TestRule12WhatWasLostIsWrittenAgain(t *testing.T) {
 	d := heldDesk(t, Numbered(2))
 	known := d.a
-	if next, _ := decideAs(known, d.facts, &d.cfg); next != nil {
-		t.Fatalf("there is need for %+v", next)
+	if d.next() {
+		t.Fatalf("there is need for %+v", d.a)
 	}
 	for name, read := range map[string]*assignment{"nothing": nil, "an older one": {version: known.version - 1, id: "x", shards: known.shards, places: []placed{{none, 1, false}, {none, 8, false}}}} {
 		token := memory.NewDecider().Entry().Token
@@ -248,7 +244,7 @@ func TestRule12WhatWasLostIsWrittenAgain(t *testing.T) {
 			t.Errorf("%s read: %+v", name, n)
 			continue
 		}
-		next, _ := decideAs(n, d.facts, &d.cfg)
+		next := decide(n, d.facts, &d.cfg, time.Now()).next
 		if next == nil || next.version <= known.version || next.restored || next.token != token {
 			t.Errorf("%s read: next is %+v", name, next)
 		}
@@ -322,24 +318,16 @@ func TestMaxMovingAtATime(t *testing.T) {
 	}
 }
 
-// A session that seems to be over is asked for nothing: its shards are free when it has ended.
-func TestTheLapsedAreNotAsked(t *testing.T) {
-	d := heldDesk(t, Numbered(4))
-	d.sits(1, 1, 0, nil)
-	d.lapses(0)
-	d.next()
-	if len(d.asked()) > 0 {
-		t.Errorf("asked for %v", d.asked())
-	}
-}
-
-// A session that seems to be over, and owns nothing, is named by no new assignment.
-func TestLapsedSessionsAreNotNamed(t *testing.T) {
-	d := heldDesk(t, Numbered(4))
-	d.sits(1, 1, 0, nil)
-	d.lapses(1)
-	if d.next() {
-		t.Errorf("named are %+v", d.a.sessions)
+// A session that seems to be over is asked for nothing: its shards are free when it has ended. If it
+// owns nothing, no new assignment names it.
+func TestTheLapsedAreLeftAlone(t *testing.T) {
+	for lapsed := range 2 {
+		d := heldDesk(t, Numbered(4))
+		d.sits(1, 1, 0, nil)
+		d.lapses(lapsed)
+		if next := d.next(); next != (lapsed == 0) || len(d.asked()) > 0 {
+			t.Errorf("seat %d: asked for %v; named are %+v", lapsed, d.asked(), d.a.sessions)
+		}
 	}
 }
 
@@ -356,9 +344,8 @@ func TestCapacityWhileShardsMove(t *testing.T) {
 	d.a.pins = map[string]string{"2": "a"}
 	d.next()
 	d.sitsWith(1, 1, 0, 1, map[string]uint64{"2": 1})
-	next, homeless := decideAs(d.a, d.facts, &d.cfg)
-	if d.a = next; d.count(0) > 2 || d.owner(2) != none || homeless > 0 {
-		t.Fatalf("places: %+v, %d homeless", d.a.places, homeless)
+	if d.next(); d.count(0) > 2 || d.owner(2) != none || d.homeless > 0 {
+		t.Fatalf("places: %+v, %d homeless", d.a.places, d.homeless)
 	}
 	asked := d.asked()
 	d.sitsWith(0, 1, 2, 1, map[string]uint64{asked[0]: 1})
@@ -369,9 +356,8 @@ func TestCapacityWhileShardsMove(t *testing.T) {
 	d.a.places[2] = placed{none, 9, false}
 	d.a.places[0], d.a.places[1] = placed{0, 9, false}, placed{0, 9, false}
 	d.vacant(1, 1)
-	next, homeless = decideAs(d.a, d.facts, &d.cfg)
-	if d.a = next; d.count(0) != 2 || homeless != 1 {
-		t.Errorf("places: %+v, %d homeless", d.a.places, homeless)
+	if d.next(); d.count(0) != 2 || d.homeless != 1 {
+		t.Errorf("places: %+v, %d homeless", d.a.places, d.homeless)
 	}
 }
 
@@ -727,7 +713,7 @@ func watching(t *testing.T, change func(*Config)) (*watcher, *memory.Decider, fu
 	c := bench(t, d, nil)
 	c.events = make(chan seatEvent, 100)
 	store := memory.NewDecider()
-	return &watcher{c: c, seat: 0, decider: store.Polled()}, store, func() (last seatEvent) {
+	return &watcher{c: c, seat: 0, decider: store.Polled(), moving: &newSeat().moving}, store, func() (last seatEvent) {
 		for len(c.events) > 0 {
 			last = <-c.events
 		}

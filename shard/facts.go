@@ -28,8 +28,10 @@ type seat struct {
 	since   time.Time                     // when its session was first known
 	renewed time.Time                     // when it was last seen to be extended
 	sealing context.CancelFunc            // not nil: it is being sealed
-	moving  *moving                       // of its watcher
+	moving  moving                        // for its watcher
 }
+
+func newSeat() *seat { return &seat{moving: moving{changed: make(chan struct{}, 1)}} }
 
 // complete reports whether every seat that is watched has been read.
 func (f *facts) complete() bool {
@@ -350,7 +352,7 @@ func (w *watcher) unsynchronized(e *leaderelection.RaceEntry) bool {
 func (w *watcher) due() time.Duration {
 	cfg := &w.c.m.cfg
 	switch {
-	case w.last != nil && w.open == nil && w.moving != nil && w.moving.now.Load():
+	case w.last != nil && w.open == nil && w.moving.now.Load():
 		if w.last.Vacant() { // twice in the moment for which settle waits
 			return hurried(cfg.TermLength) / 2
 		}

@@ -455,14 +455,9 @@ func TestRule11AllIsSaid(t *testing.T) {
 		two := Numbered(2)
 		read(of(1, two, placed{0, 5, false}, placed{0, 7, false}))
 		read(of(2, two, placed{0, 5, true}, placed{0, 7, true}))
-		synctest.Wait()
 		tells := 0
-		tell := s.tell
-		s.tell = func(hostPort []string, params []byte) error { tells++; return tell(hostPort, params) }
-		s.ended(<-s.m.returned)
-		s.endedToo()
-		s.say()
-		if tells != 1 {
+		s.tell = func([]string, []byte) error { tells++; return nil }
+		if s.settleReturned(); tells != 1 {
 			t.Errorf("what two callbacks have let go is said %d times", tells)
 		}
 		if s.letGo["0"] != 5 || s.letGo["1"] != 7 {
