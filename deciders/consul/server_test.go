@@ -1,6 +1,7 @@
 package consul_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -284,4 +286,14 @@ func TestAbandonedConnection(t *testing.T) {
 	t.Cleanup(server.Close)
 	relay := stores.NewRelay(t, strings.TrimPrefix(server.URL, "http://"))
 	feedtest.Abandons(t, opened(t, co.At(relay.Addr, "web")), relay.Swallow)
+}
+
+// Of all processes that run this, one at a time does the job.
+func Example() {
+	decider := consul.NewDecider(nil, "http://127.0.0.1:8500", "elections/nightly", &consul.Options{
+		Token: func() (string, error) { return os.Getenv("CONSUL_HTTP_TOKEN"), nil },
+	})
+	log.Print(leaderelection.Config{Decider: decider, LeaderID: "web-1"}.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
 }

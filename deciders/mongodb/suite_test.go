@@ -3,6 +3,7 @@ package mongodb_test
 import (
 	"context"
 	"errors"
+	"log"
 	"os"
 	"strings"
 	"testing"
@@ -307,4 +308,18 @@ func TestAnnouncementsOnFerretDB(t *testing.T) {
 	feedtest.Number(t, feed, 0)
 	feedtest.Passing(t, feedtest.Next(t, feed).Err, "news")
 	feedtest.Write(t, d, 1, nil)
+}
+
+// The Example of package memory is a whole election.
+func ExampleNewDecider() {
+	ctx := context.Background()
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://db-0,db-1,db-2/?replicaSet=rs0"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Disconnect(ctx)
+	config := leaderelection.Config{Decider: mongodb.NewDecider(client, "ops", "elections", "web", nil), LeaderID: "web-1"}
+	log.Print(config.Run(ctx, func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
 }

@@ -1,6 +1,9 @@
 package postgres_test
 
 import (
+	"context"
+	"log"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -165,4 +168,17 @@ func TestSessionsAreBounded(t *testing.T) {
 	}, func() int {
 		return value[int](t, other, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'candidate'")
 	})
+}
+
+// Of all processes that run this, one at a time does the job.
+func Example() {
+	pool, err := pgxpool.New(context.Background(), os.Getenv("DATABASE_URL"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	decider := postgres.NewDecider(pool, "leaderelection", "nightly", &postgres.Options{CreateTable: true})
+	log.Print(leaderelection.Config{Decider: decider, LeaderID: "web-1"}.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
 }

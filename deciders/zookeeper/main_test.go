@@ -1,12 +1,15 @@
 package zookeeper_test
 
 import (
+	"context"
+	"log"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/zookeeper"
 	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
@@ -69,3 +72,16 @@ func TestProcesses(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) { zoo.Faults(t) }
+
+// Of all processes that run this, one at a time does the job.
+func Example() {
+	conn, err := zookeeper.Connect([]string{"zk1:2181", "zk2:2181", "zk3:2181"}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	decider := zookeeper.NewDecider(conn, "/elections/nightly", &zookeeper.Options{CreateParents: true})
+	log.Print(leaderelection.Config{Decider: decider, LeaderID: "web-1"}.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
+}

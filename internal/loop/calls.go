@@ -1,5 +1,6 @@
 // Package loop has what a loop needs that waits for nothing but time and events, and knows nothing of elections: a mailbox
-// for what happens elsewhere, queues for calls of user code, and a log of outages that takes few lines.
+// for what happens elsewhere, queues for calls of user code, both times of a clock, pauses of retries, and a log of outages
+// that takes few lines.
 package loop
 
 import (
@@ -109,4 +110,12 @@ func InTurn[E any](one, other func(E)) func(E) {
 		return one
 	}
 	return func(e E) { one(e); other(e) }
+}
+
+// Go runs f in a goroutine of its own, and then done, also if f ends its goroutine, as t.FailNow does.
+func Go(f, done func()) {
+	go func() {
+		defer done()
+		f()
+	}()
 }

@@ -1,9 +1,11 @@
 package mysql_test
 
 import (
+	"context"
 	"database/sql"
 	"io"
 	"log"
+	"os"
 	"testing"
 
 	driver "github.com/go-sql-driver/mysql"
@@ -134,4 +136,21 @@ func TestReadOnlyConnectionLeavesThePool(t *testing.T) {
 			feedtest.Write(t, d, 3, nil)
 		})
 	}
+}
+
+// Of all processes that run this, one at a time does the job.
+func Example() {
+	config, err := driver.ParseDSN(os.Getenv("MYSQL_DSN")) // user:password@tcp(db:3306)/app
+	if err != nil {
+		log.Fatal(err)
+	}
+	db, err := mysql.NewDB(config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	decider := lesql.NewDecider(db, mysql.Dialect(), "leaderelection", "nightly", &lesql.Options{CreateTable: true})
+	log.Print(leaderelection.Config{Decider: decider, LeaderID: "web-1"}.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
 }
