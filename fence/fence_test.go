@@ -18,8 +18,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection"
+	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"

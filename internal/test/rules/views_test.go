@@ -15,8 +15,8 @@ import (
 	"time"
 	"unsafe"
 
-	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection"
+	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/viewtest"
