@@ -18,7 +18,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/c8e606e4/leaderelection"
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/fence"
@@ -698,10 +697,10 @@ func ExampleTransport() {
 	}
 
 	election := memory.NewDecider()
-	election.Replace(&leaderelection.RaceEntry{ElectionNumber: 41}) // others have led before
+	election.Replace(&le.RaceEntry{ElectionNumber: 41}) // others have led before
 	var leader context.Context
-	err := leaderelection.Config{Decider: election, LeaderID: "web-1"}.Run(context.Background(),
-		func(ctx context.Context, view *leaderelection.TimeView) error {
+	err := le.Config{Decider: election, LeaderID: "web-1"}.Run(context.Background(),
+		func(ctx context.Context, view *le.TimeView) error {
 			leader = fence.WithGate(context.WithoutCancel(ctx), fence.Gate{View: view, Election: "orders"})
 			return write(leader)
 		})
@@ -755,7 +754,7 @@ func FuzzRequire(f *testing.F) {
 			allowed = err == nil && token.Election == "orders" && uint64(token.Number) >= seen
 		}
 		reached := false
-		guard := fence.NewGuard("orders", leaderelection.ElectionNumber(seen))
+		guard := fence.NewGuard("orders", le.ElectionNumber(seen))
 		w := httptest.NewRecorder()
 		fence.Require(guard, &fence.RequireOptions{Reads: reads})(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			reached = true

@@ -17,7 +17,6 @@ import (
 	"go.uber.org/goleak"
 
 	le "github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/internal/measure/measuretest"
@@ -518,10 +517,10 @@ func Example() {
 	registry.MustRegister(metrics)
 
 	told := make(chan struct{})
-	config := leaderelection.Config{
+	config := le.Config{
 		Decider:   memory.NewDecider(), // a real program uses a store that all can reach
 		LeaderID:  "worker-7",
-		OnElected: func(context.Context, *leaderelection.TimeView) {},
+		OnElected: func(context.Context, *le.TimeView) {},
 	}
 	election, err := metrics.Candidate("orders", config)
 	if err != nil {
@@ -529,9 +528,9 @@ func Example() {
 		return
 	}
 	defer election.Close()
-	config.Trace = leaderelection.JoinTraces(election.Trace(), &leaderelection.Trace{
-		StatusChanged: func(c leaderelection.StatusChange) {
-			if c.To == leaderelection.Leading {
+	config.Trace = le.JoinTraces(election.Trace(), &le.Trace{
+		StatusChanged: func(c le.StatusChange) {
+			if c.To == le.Leading {
 				close(told)
 			}
 		},

@@ -15,7 +15,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/c8e606e4/leaderelection"
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
@@ -562,9 +561,9 @@ func TestRule13JumpsAreTold(t *testing.T) {
 		elected := make(chan context.Context, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		c, err := leaderelection.Config{
-			Decider: memory.New(nil), LeaderID: "a", TermLength: 10 * time.Minute, ClockPolicy: leaderelection.SharedClock, Clock: clock,
-			OnElected: func(ctx context.Context, _ *leaderelection.TimeView) { elected <- ctx },
+		c, err := le.Config{
+			Decider: memory.New(nil), LeaderID: "a", TermLength: 10 * time.Minute, ClockPolicy: le.SharedClock, Clock: clock,
+			OnElected: func(ctx context.Context, _ *le.TimeView) { elected <- ctx },
 		}.Start(ctx)
 		if err != nil {
 			t.Fatal(err)

@@ -257,5 +257,3 @@ func readLedger(path string) (all []line, err error) {
 		all = append(all, e)
 	}
 }
-
-func span(ns int64) time.Duration { return time.Duration(ns).Round(time.Millisecond) }
