@@ -145,7 +145,8 @@ func split(t *testing.T) (onServer map[string]bool) {
 			script := filepath.Join(dir, string(text[m[2]:m[3]])+".txtar")
 			onServer[script] = m[4] >= 0
 			above := strings.Repeat("\n", bytes.Count(text[:m[1]], []byte("\n")))
-			if err := os.WriteFile(script, append([]byte(above), text[m[1]:end]...), 0o644); err != nil {
+			own := strings.TrimRight(string(text[m[1]:end]), "\n") // of a file within, too
+			if err := os.WriteFile(script, []byte(above+own+"\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
