@@ -48,7 +48,7 @@ type Campaign struct {
 	health     health
 	clock      clockCheck
 	trouble    time.Duration // when a store call last failed or was slow, while leading
-	changed    deliveries    // LeaderChanged
+	changed    loop.Calls    // of LeaderChanged, or of Watch's callbacks
 	diagnosis  diagnosis
 	refused    refusals
 	proofs     proofs
@@ -71,7 +71,7 @@ func newCampaign(ctx context.Context, cfg Config, hold time.Duration, s single) 
 	}
 	c.ctx = context.WithoutCancel(ctx)
 	c.events = loop.Calls{Limit: maxEvents, Idle: func() { c.post(nothing) }}
-	c.changed = deliveries{Calls: loop.Calls{Limit: maxWaiting, Idle: c.events.Idle}, ctx: c.ctx}
+	c.changed = loop.Calls{Limit: maxWaiting, Idle: c.events.Idle}
 	c.pollEvery, c.timeout = cfg.PollInterval, min(max(cfg.TermLength/4, minInterval), maxCall)
 	c.reads = loop.NewRetry(cfg.LeaderID, cfg.PollInterval, cfg.TermLength)
 	c.writes, c.feeds = c.reads, c.reads
@@ -99,9 +99,7 @@ func (c *Campaign) Leader() RaceEntry {
 	if e == nil {
 		return RaceEntry{}
 	}
-	known := *e.Clone()
-	known.Token = nil
-	return known
+	return *e.public()
 }
 
 // Status returns what the campaign is doing, for display and probes. Before an act ask View.
@@ -351,6 +349,9 @@ func (c *Campaign) lost() bool {
 func (c *Campaign) waits(wake *alarm, what string) {
 	if due := max(c.stopAt, c.idleSince) + leaveTime; wake.now.mono < due {
 		wake.at(due)
+	} else if !c.waiting && c.observer != nil {
+		c.waiting = true
+		c.log(slog.LevelWarn, "the watch has ended, except for a callback that does not return: Watch waits for it")
 	} else if !c.waiting {
 		c.waiting = true
 		c.log(slog.LevelWarn, "the campaign has ended, except for a callback that does not return: Wait waits for it", "id", c.cfg.LeaderID, "runs", what)

@@ -13,30 +13,9 @@ import (
 // records for another callback.
 const maxEvents, maxWaiting = 1024, 128
 
-// deliveries calls a user's callback with records.
-type deliveries struct {
-	loop.Calls
-	ctx       context.Context
-	mergeable ElectionNumber // the leadership of what was added last, if a later extension may replace that
-}
-
-type delivery struct {
-	entry *RaceEntry
-	call  func(context.Context, RaceEntry)
-	merge bool // may be replaced by a later extension of the same leadership
-}
-
-// deliver queues a delivery. A later extension replaces one of the same leadership that still waits.
-func (d *deliveries) deliver(next delivery) {
-	merges := next.merge && d.mergeable == next.entry.ElectionNumber
-	if d.mergeable = NoElections; next.merge {
-		d.mergeable = next.entry.ElectionNumber
-	}
-	d.Put(func() {
-		entry := next.entry.Clone()
-		entry.Token = nil
-		next.call(d.ctx, *entry)
-	}, merges)
+// deliver calls a user's callback with a record. It replaces a delivery of the same kind that still waits; nil: none.
+func (c *Campaign) deliver(to func(RaceEntry), e *RaceEntry, kind any) {
+	c.changed.Put(func() { to(*e.public()) }, kind)
 }
 
 // event is something that has happened outside of a loop, as a function that takes it in at the instant now. The

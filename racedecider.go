@@ -150,6 +150,13 @@ func (e *RaceEntry) Clone() *RaceEntry {
 	return &c
 }
 
+// public returns a copy of e for users' code, without its Token.
+func (e *RaceEntry) public() *RaceEntry {
+	c := e.Clone()
+	c.Token = nil
+	return c
+}
+
 // same reports whether e and o are the same state of the record: all their fields are equal, but
 // for the Token. Order and Incarnation are not enough. A feed may report a state that is undone,
 // and then another state of the same order may be written.

@@ -205,7 +205,7 @@ func (c *Campaign) tellChange(t, e *RaceEntry) {
 		c.log(slog.LevelInfo, "another leads", "id", c.cfg.LeaderID, "leader", e.LeaderID, "token", uint64(e.ElectionNumber), "until", e.TermExpiry)
 	}
 	if c.cfg.LeaderChanged != nil {
-		c.changed.deliver(delivery{entry: e, call: c.cfg.LeaderChanged})
+		c.deliver(func(e RaceEntry) { c.cfg.LeaderChanged(c.ctx, e) }, e, nil)
 	}
 }
 

@@ -66,8 +66,10 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, ent
 	c := Config{Decider: w.Decider, MaxClockSkew: min(w.ClockPolicy.skew(w.MaxClockSkew), MaxTermLength), ClockPolicy: SharedClock, Clock: w.Clock, Logger: w.Logger, Trace: w.Trace}.withDefaults()
 	c.LeaderID = c.Clock.Now().String() // for the jitter alone
 	campaign := newCampaign(ctx, c, 0, single{})
-	campaign.changed.ctx = ctx
-	campaign.observer = &observer{c: campaign, cb: cb, lapse: w.Lapsed, poll: w.PollInterval}
+	campaign.observer = &observer{c: campaign, cb: func(e RaceEntry) { cb(ctx, e) }, poll: w.PollInterval}
+	if w.Lapsed != nil {
+		campaign.observer.lapse = func(e RaceEntry) { w.Lapsed(ctx, e) }
+	}
 	campaign.observer.setPoll(DefaultTermLength)
 	campaign.loop()
 	return campaign.err
@@ -88,12 +90,12 @@ func (w *WatchConfig) validate(cb func(context.Context, RaceEntry)) error {
 // for any other campaign.
 type observer struct {
 	c      *Campaign
-	cb     func(context.Context, RaceEntry)
-	lapse  func(context.Context, RaceEntry)
-	poll   time.Duration // as configured
-	readAt instant       // when the last answered read began
-	shown  instant       // the same, of the last read that returned the newest record
-	lapsed bool          // Lapsed was called for the newest record
+	cb     func(RaceEntry)
+	lapse  func(RaceEntry) // may be nil
+	poll   time.Duration   // as configured
+	readAt instant         // when the last answered read began
+	shown  instant         // the same, of the last read that returned the newest record
+	lapsed bool            // Lapsed was called for the newest record
 }
 
 // act reads the record if that is due, and reports a lapse.
@@ -107,7 +109,7 @@ func (o *observer) act(wake *alarm) {
 	if pending && over.reached(o.shown) {
 		o.lapsed, pending = true, false
 		if o.lapse != nil {
-			c.changed.deliver(delivery{entry: e.of, call: o.lapse})
+			c.deliver(o.lapse, e.of, nil)
 		}
 	}
 	switch {
@@ -152,7 +154,11 @@ func (o *observer) learn(e *RaceEntry, began, now instant, how source) {
 	if e.TermLength > 0 {
 		o.setPoll(e.TermLength)
 	}
-	c.changed.deliver(delivery{entry: e, call: o.cb, merge: !e.Vacant()})
+	var kind any // a later extension replaces one of the same leadership that still waits
+	if !e.Vacant() {
+		kind = e.ElectionNumber
+	}
+	c.deliver(o.cb, e, kind)
 }
 
 // setPoll fits the observer's pace to the candidates' term.

@@ -16,6 +16,7 @@ type Calls struct {
 
 	mu      sync.Mutex
 	queue   []func()
+	kind    any // of the call that was added last
 	running bool
 
 	done  bool          // one has returned since somebody looked
@@ -24,19 +25,19 @@ type Calls struct {
 }
 
 // Add queues a call. If too many wait, the oldest is dropped.
-func (q *Calls) Add(f func()) { q.Put(f, false) }
+func (q *Calls) Add(f func()) { q.Put(f, nil) }
 
-// Put is Add. If it replaces, it takes the place of the call that was added last and still waits.
-func (q *Calls) Put(f func(), replaces bool) {
+// Put is Add. If the call that was added last is of the same kind and still waits, f takes its place. Nil is no kind.
+func (q *Calls) Put(f func(), kind any) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch n := len(q.queue); {
-	case replaces && n > 0:
+	case n > 0 && kind != nil && kind == q.kind:
 		q.queue = q.queue[:n-1]
 	case n >= q.Limit:
 		q.queue = q.queue[1:]
 	}
-	q.queue = append(q.queue, f)
+	q.queue, q.kind = append(q.queue, f), kind
 	if !q.running {
 		q.running = true
 		go q.run()

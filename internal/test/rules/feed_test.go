@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"math"
 	"slices"
 	"sync"
@@ -449,12 +450,16 @@ func TestWatchEnds(t *testing.T) {
 			d.Replace(rival(2))
 			cancel(cause)
 		}()
-		err := le.WatchConfig{Decider: d}.Watch(ctx, func(ctx context.Context, _ le.RaceEntry) {
+		var l lines
+		err := le.WatchConfig{Decider: d, Logger: slog.New(slog.NewTextHandler(&l, nil))}.Watch(ctx, func(ctx context.Context, _ le.RaceEntry) {
 			calls++
-			time.Sleep(10 * time.Second)
+			time.Sleep(20 * time.Second)
 		})
 		if err != cause || calls != 1 {
 			t.Fatalf("%v after %d calls", err, calls)
+		}
+		if l.count("Watch waits for it") != 1 || l.count("has ended") != 1 {
+			t.Errorf("it says of its wait:\n%s", &l.text)
 		}
 	})
 }
