@@ -144,7 +144,7 @@ ELSEWHERE = . ./clocks/... ./deciders/memory ./deciders/file/...
 # Every SDK is compiled anew for each system, and every test server: a quarter of an hour.
 .PHONY: vet-all
 vet-all: vet
-	GOARCH=386 $(GO) vet $$($(GO) list work | grep -vE '/(adapters|bench|migrate)(/|$$)')
+	GOARCH=386 $(GO) vet $$($(GO) list work | grep -vE '/(adapters/(gocron|kubernetes)|bench|migrate)(/|$$)')
 	GOOS=darwin $(GO) vet ./...
 	GOOS=windows $(GO) vet ./...
 	GOOS=darwin $(GO) vet ./examples/... ./cmd/leaderelect/...
@@ -281,7 +281,7 @@ consume:
 bench:
 	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 3 -cpu 1,2 ./internal/test/rules
 	$(GO) test -run '^$$' -bench 'Crash|Handover|Store|Outage' -benchtime 1x ./internal/test/rules
-	$(GO) test -run '^$$' -bench RequireLeader -count 3 -cpu 1 ./lehttp
+	$(GO) test -run '^$$' -bench RequireLeader -count 3 -cpu 1 ./adapters/lehttp
 	$(GO) run ./internal/test/apart/bench
 
 # For an hour: many more seeds than make test.

@@ -149,14 +149,14 @@ func imports(module string) []string {
 		return []string{module, module + "/fenceredis"}
 	case "deciders/s3":
 		return []string{module, module + "/fences3"}
-	case "legrpc":
+	case "adapters/legrpc":
 		return []string{module, module + "/fencegrpc"}
 	}
 	if module != own {
 		return []string{module}
 	}
 	return []string{own, own + "/clocks", own + "/deciders/memory", own + "/deciders/file", own + "/deciders/hinted", own + "/deciders/decidertest", own + "/deciders/consul", own + "/deciders/sql",
-		own + "/fence", own + "/fence/fencesql", own + "/shard", own + "/lehttp", own + "/leslog"}
+		own + "/fence", own + "/fence/fencesql", own + "/shard", own + "/adapters/lehttp", own + "/adapters/leslog"}
 }
 
 // Each module that a program imports can be had, builds, and brings what its list has: no
@@ -211,7 +211,7 @@ func TestConsumeKeepsVersions(t *testing.T) {
 		"deciders/natskv": {"github.com/nats-io/nats-server/v2@v2.10.0"},
 		"deciders/redis":  {"github.com/alicebob/miniredis/v2@v2.33.0"},
 		"deciders/s3":     {"github.com/johannesboyne/gofakes3@v0.0.0-20240217095638-c55a48f17be6"},
-		"leotel":          {"github.com/prometheus/client_golang@v1.20.0", "go.opentelemetry.io/otel/sdk@v1.34.0"},
+		"adapters/leotel": {"github.com/prometheus/client_golang@v1.20.0", "go.opentelemetry.io/otel/sdk@v1.34.0"},
 	} {
 		t.Run(dir, func(t *testing.T) {
 			path := strings.TrimSuffix(own+"/"+dir, "/.")

@@ -27,11 +27,11 @@ import (
 	"google.golang.org/grpc/status"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/legrpc"
+	"github.com/c8e606e4/leaderelection/adapters/legrpc/internal/grpctest"
 	"github.com/c8e606e4/leaderelection/deciders/file"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/internal/route/routetest"
-	"github.com/c8e606e4/leaderelection/legrpc"
-	"github.com/c8e606e4/leaderelection/legrpc/internal/grpctest"
 )
 
 // served starts Serve in a bubble, and returns what ends its server, and its result.

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/legrpc"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
-	"github.com/c8e606e4/leaderelection/legrpc"
 	"github.com/c8e606e4/leaderelection/shard"
 	"github.com/c8e606e4/leaderelection/viewtest"
 )

@@ -24,10 +24,10 @@ import (
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/lehttp"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/internal/route/routetest"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
-	"github.com/c8e606e4/leaderelection/lehttp"
 )
 
 func TestProxySendsToTheLeader(t *testing.T) {

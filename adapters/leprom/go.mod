@@ -1,4 +1,4 @@
-module github.com/c8e606e4/leaderelection/leprom
+module github.com/c8e606e4/leaderelection/adapters/leprom
 
 go 1.25.0
 
@@ -19,4 +19,4 @@ require (
 	google.golang.org/protobuf v1.36.11 // indirect
 )
 
-replace github.com/c8e606e4/leaderelection => ..
+replace github.com/c8e606e4/leaderelection => ../..

@@ -5,8 +5,8 @@ import (
 	"log"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/leotel"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
-	"github.com/c8e606e4/leaderelection/leotel"
 )
 
 // A candidate with metrics, for the program's MeterProvider and TracerProvider.

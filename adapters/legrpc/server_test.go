@@ -17,11 +17,11 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/legrpc"
+	"github.com/c8e606e4/leaderelection/adapters/legrpc/internal/grpctest"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/internal/route/routetest"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/memgroup"
-	"github.com/c8e606e4/leaderelection/legrpc"
-	"github.com/c8e606e4/leaderelection/legrpc/internal/grpctest"
 	"github.com/c8e606e4/leaderelection/shard"
 	"github.com/c8e606e4/leaderelection/viewtest"
 )

@@ -98,7 +98,7 @@ var quoted = regexp.MustCompile("`([^`]+)`")
 // What docs/operations.md tells an operator to look for in a failure is seen in it, and is not
 // seen if all is well. No other warning is said.
 func TestFailures(t *testing.T) {
-	text, err := os.ReadFile("../docs/operations.md")
+	text, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}

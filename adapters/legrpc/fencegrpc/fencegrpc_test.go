@@ -23,11 +23,11 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/legrpc/fencegrpc"
+	"github.com/c8e606e4/leaderelection/adapters/legrpc/internal/grpctest"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
-	"github.com/c8e606e4/leaderelection/legrpc/fencegrpc"
-	"github.com/c8e606e4/leaderelection/legrpc/internal/grpctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

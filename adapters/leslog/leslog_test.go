@@ -18,9 +18,9 @@ import (
 	"go.uber.org/goleak"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/leslog"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/memgroup"
-	"github.com/c8e606e4/leaderelection/leslog"
 	"github.com/c8e606e4/leaderelection/shard"
 	"github.com/c8e606e4/leaderelection/viewtest"
 )

@@ -102,7 +102,7 @@ import (
 )
 
 // scope is the instrumentation's name.
-const scope = "github.com/c8e606e4/leaderelection/leotel"
+const scope = "github.com/c8e606e4/leaderelection/adapters/leotel"
 
 // Telemetry makes the telemetry of all elections of a process. Its methods may be called
 // by any number of goroutines at once.

@@ -22,11 +22,11 @@ import (
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/lehttp"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/internal/route/routetest"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
-	"github.com/c8e606e4/leaderelection/lehttp"
 	"github.com/c8e606e4/leaderelection/viewtest"
 )
 

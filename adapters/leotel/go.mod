@@ -1,4 +1,4 @@
-module github.com/c8e606e4/leaderelection/leotel
+module github.com/c8e606e4/leaderelection/adapters/leotel
 
 go 1.26.0
 
@@ -17,4 +17,4 @@ require (
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
 )
 
-replace github.com/c8e606e4/leaderelection => ..
+replace github.com/c8e606e4/leaderelection => ../..

@@ -1,4 +1,4 @@
-module github.com/c8e606e4/leaderelection/legrpc
+module github.com/c8e606e4/leaderelection/adapters/legrpc
 
 go 1.26.0
 
@@ -17,4 +17,4 @@ require (
 	golang.org/x/text v0.42.0 // indirect
 )
 
-replace github.com/c8e606e4/leaderelection => ..
+replace github.com/c8e606e4/leaderelection => ../..

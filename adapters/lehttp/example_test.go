@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/lehttp"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
-	"github.com/c8e606e4/leaderelection/lehttp"
 	"github.com/c8e606e4/leaderelection/shard"
 	"github.com/c8e606e4/leaderelection/viewtest"
 )

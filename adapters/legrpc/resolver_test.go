@@ -17,9 +17,9 @@ import (
 	"google.golang.org/grpc/serviceconfig"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/legrpc"
+	"github.com/c8e606e4/leaderelection/adapters/legrpc/internal/grpctest"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
-	"github.com/c8e606e4/leaderelection/legrpc"
-	"github.com/c8e606e4/leaderelection/legrpc/internal/grpctest"
 )
 
 // told is a resolver.ClientConn that remembers what it is told.
