@@ -1,22 +1,18 @@
 //go:build go1.25
 
-package leaderelection_test
+package decidertest_test
 
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/record"
 )
 
@@ -121,8 +117,8 @@ func (d webDecider) failed(resp *http.Response) error {
 	return fmt.Errorf("%s: %s", d.url, resp.Status)
 }
 
-// How to write a decider: two methods, and the conformance suite that tests them.
-func Example_writeADecider() {
+// How to write a decider: two methods. TestExampleDecider holds it to the contract.
+func Example() {
 	server := httptest.NewServer(newWebStore())
 	defer server.Close()
 	err := leaderelection.Config{
@@ -136,45 +132,4 @@ func Example_writeADecider() {
 	// Output:
 	// leading with a token: true
 	// <nil>
-}
-
-// The example keeps the contract.
-func TestExampleDecider(t *testing.T) {
-	server := httptest.NewServer(newWebStore())
-	defer server.Close()
-	n := 0
-	decidertest.Run(t, func(testing.TB) func() leaderelection.RaceDecider {
-		n++
-		url := fmt.Sprintf("%s/%d", server.URL, n)
-		return func() leaderelection.RaceDecider { return webDecider{server.Client(), url} }
-	}, &decidertest.Options{Rounds: 3, Writers: 8})
-}
-
-// A page that does not come from the store proves nothing.
-func TestExampleDeciderIsNotFooled(t *testing.T) {
-	var fooled atomic.Bool
-	store := newWebStore()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !fooled.Load() || r.Method == http.MethodGet {
-			store.ServeHTTP(w, r) // else 200, and an empty page
-		}
-	}))
-	defer server.Close()
-	d := webDecider{server.Client(), server.URL + "/election"}
-	e, err := d.ReadCurrent(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.LeaderID, e.ElectionNumber, e.TermExpiry, e.Incarnation = "a", 1, time.Now(), "i"
-	for _, fool := range []bool{true, false, true} {
-		fooled.Store(fool)
-		token, err := d.WriteEntry(t.Context(), e)
-		if fool != (err != nil) || errors.Is(err, leaderelection.ErrLostRace) {
-			t.Fatalf("fooled %v: %v, %v", fool, token, err)
-		}
-		if !fool {
-			e.Token = token
-			e.Extension++
-		}
-	}
 }
