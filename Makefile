@@ -51,7 +51,7 @@ OTHERS = $(GO) list work | grep -vxF "$$($(GO) list ./...)"
 
 .PHONY: bin/gotestsum
 bin/gotestsum:
-	$(ALONE) -C tools build -o ../bin/gotestsum gotest.tools/gotestsum
+	$(ALONE) -C .ci/tools build -o ../../bin/gotestsum gotest.tools/gotestsum
 
 # The command's real processes come last and by themselves: they go by the clock.
 STORE   ?=
@@ -149,13 +149,13 @@ vet-all: vet
 	GOOS=windows $(GO) vet ./...
 	GOOS=darwin $(GO) vet ./examples/... ./cmd/leaderelect/...
 	GOOS=windows $(GO) vet ./examples/... ./cmd/leaderelect/...
-	@set -e; for m in tools $(NESTED); do echo "$(ALONE) -C $$m vet ./..."; $(ALONE) -C $$m vet ./...; done
+	@set -e; for m in .ci/tools $(NESTED); do echo "$(ALONE) -C $$m vet ./..."; $(ALONE) -C $$m vet ./...; done
 
 staticcheck:
-	$(ALONE) -C tools build -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+	$(ALONE) -C .ci/tools build -o ../../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
 	GOFLAGS='$(shell $(GO) env GOFLAGS) -race' bin/staticcheck work
 
-# golangci-lint is built by itself: as a tool of tools/go.mod its two hundred dependencies would
+# golangci-lint is built by itself: as a tool of .ci/tools/go.mod its two hundred dependencies would
 # set the versions there. It takes minutes once, and so is not part of make check.
 GOLANGCI = v2.15.0
 lint: bin/golangci-lint-$(GOLANGCI)
@@ -177,7 +177,7 @@ earlier:
 	rm -rf bin/earlier && mkdir -p bin/earlier && git archive "$$tag" | tar -x -C bin/earlier; cd bin/earlier; \
 	sed -i 's,^\t\.$$,\t../..,' go.work; $(GO) work edit -replace=github.com/c8e606e4/leaderelection@$$tag=../..; \
 	echo "the modules of $$tag on this root"; \
-	GOWORK=$$PWD/go.work $(GO) build $$(GOWORK=$$PWD/go.work $(GO) list -m -f '{{.Dir}}/...' | grep "^$$PWD/" | grep -vE "^$$PWD/(examples|internal|tools)/"); \
+	GOWORK=$$PWD/go.work $(GO) build $$(GOWORK=$$PWD/go.work $(GO) list -m -f '{{.Dir}}/...' | grep "^$$PWD/" | grep -vE "^$$PWD/(examples|internal)/"); \
 	cd ../.. && rm -rf bin/earlier
 
 # go mod tidy must find nothing to do, in every module; make mod does what it finds. It does not look at go.work, so
@@ -248,7 +248,7 @@ release: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/crane-$(CRANE) bin/cyclon
 .PHONY: packages
 packages: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/crane-$(CRANE) bin/cyclonedx-gomod-$(CYCLONEDX) bin/helm kube
 	LINUX_AMD64_ONLY=1 $(MAKE_DIST) --snapshot
-	rm -rf bin/candidate && tools/release/release.sh v1.99.0 $(CURDIR)/bin/candidate
+	rm -rf bin/candidate && .ci/tools/release/release.sh v1.99.0 $(CURDIR)/bin/candidate
 	cd bin/candidate && git checkout --quiet v1.99.0 && LINUX_AMD64_ONLY=1 $(MAKE_DIST)
 	KO=$(CURDIR)/bin/ko-$(KO) CRANE=$(CURDIR)/bin/crane-$(CRANE) HELM=$(CURDIR)/bin/helm deploy/packaging/try.sh bin/dist bin/candidate/bin/dist
 	$(GO) test -count=1 -tags packages -timeout 15m $(TESTFLAGS) ./deploy/helm
@@ -276,7 +276,7 @@ bin/cyclonedx-gomod-$(CYCLONEDX):
 # What is committed is released in a clone, and used from there as from the module
 # proxy: what each module brings along, a program of a store and an adapter, the command.
 consume:
-	$(ALONE) -C tools test -count=1 -timeout 20m $(TESTFLAGS) ./release
+	$(ALONE) -C .ci/tools test -count=1 -timeout 20m $(TESTFLAGS) ./release
 
 bench:
 	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 3 -cpu 1,2 ./internal/test/rules
@@ -305,7 +305,7 @@ fuzz:
 # Known vulnerabilities in the code that users' programs reach: all modules but those that
 # only tests and comparisons use.
 vuln:
-	$(ALONE) -C tools build -o ../bin/govulncheck golang.org/x/vuln/cmd/govulncheck
-	@set -e; root=$$PWD; for m in $$(git ls-files '*go.mod' | grep -vE '^(internal|tools)/'); do \
+	$(ALONE) -C .ci/tools build -o ../../bin/govulncheck golang.org/x/vuln/cmd/govulncheck
+	@set -e; root=$$PWD; for m in $$(git ls-files '*go.mod' | grep -vE '^(\.ci|internal)/'); do \
 		echo "== $$(dirname $$m)"; (cd $$(dirname $$m) && $$root/bin/govulncheck ./...); done
 

@@ -38,7 +38,7 @@ cp go.work .git/go.work
 sed -nE "s,^(\t|replace )($own(/[^ ]+)?) => \.\./\.\./?,replace \2 $version => ./,p" $command >>go.work
 sed -i '/^replace ($/,/^)$/d; /^replace /d' $command
 git commit --quiet --all --message "Release $version"
-tags=$(git ls-files '*go.mod' | grep -vE '^(examples|internal|tools)/' | sed "s,go.mod$,$version,")
+tags=$(git ls-files '*go.mod' | grep -vE '^(\.ci|examples|internal)/' | sed "s,go.mod$,$version,")
 for tag in $tags; do git tag "$tag"; done
 mv .git/go.mod $command
 mv .git/go.work go.work

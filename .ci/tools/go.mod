@@ -1,4 +1,4 @@
-module github.com/c8e606e4/leaderelection/tools
+module github.com/c8e606e4/leaderelection/.ci/tools
 
 go 1.26.0
 
