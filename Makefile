@@ -8,7 +8,7 @@
 # make mutants: broken versions of the code, each of which a named test must catch.
 # make chaos: real clusters whose servers, disks, links and clocks fail (see internal/test/apart/chaos).
 # make models: the protocol's model, in all its states (see internal/test/sim/models).
-# make explore: the code that decides, in all its states within bounds (RELIABILITY.md); EXPLORE=1m is the time for each scope.
+# make explore: the code that decides, in all its states within bounds (docs/reliability.md); EXPLORE=1m is the time for each scope.
 # make soak: many more seeds of the simulation, and the command's promise again and again.
 # make bench: what the library itself costs (internal/test/apart/bench/README.md).
 # make lint: golangci-lint, which is built first. make oldest: with the oldest Go.
