@@ -159,7 +159,7 @@ staticcheck:
 # set the versions there. It takes minutes once, and so is not part of make check.
 GOLANGCI = v2.15.0
 lint: bin/golangci-lint-$(GOLANGCI)
-	bin/golangci-lint-$(GOLANGCI) run $$($(GO) list -m -f '{{.Dir}}/...')
+	bin/golangci-lint-$(GOLANGCI) run --config .ci/golangci.yml $$($(GO) list -m -f '{{.Dir}}/...')
 
 bin/golangci-lint-$(GOLANGCI):
 	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
@@ -205,7 +205,7 @@ leaderelect:
 # For packages, in bin/share: manual pages and completions, which it writes itself, and the licenses
 # of all that is linked into it on some system, which ask to go with it. The packages'
 # changelog only says where CHANGELOG.md is.
-MAINTAINER = $(shell sed -nE 's/^ +maintainer: //p' .goreleaser.yaml)
+MAINTAINER = $(shell sed -nE 's/^ +maintainer: //p' deploy/goreleaser.yaml)
 .PHONY: share
 share: leaderelect
 	rm -rf bin/share
@@ -224,7 +224,7 @@ share: leaderelect
 	git log -1 --format='[{semver: $(VERSION:v%=%), date: "%cI", packager: $(MAINTAINER), deb: {distributions: [unstable], urgency: medium}, changes: [{note: "See https://github.com/c8e606e4/leaderelection/blob/main/CHANGELOG.md"}]}]' >bin/share/changelog.yaml
 
 # Archives, .deb, .rpm, checksums and bills of materials, in bin/dist, as a release has them
-# (.goreleaser.yaml). make snapshot: for every system and processor. The newest goreleaser
+# (deploy/goreleaser.yaml). make snapshot: for every system and processor. The newest goreleaser
 # that the module proxy has all parts of; it is built by itself, as golangci-lint is.
 GORELEASER = v2.15.1
 KO         = v0.18.1
@@ -232,7 +232,7 @@ CRANE      = v0.21.3
 CYCLONEDX  = v1.10.0
 # goreleaser goes by git only where there is a remote, which a checkout in CI may not have.
 MAKE_DIST  = PATH="$(CURDIR)/bin:$$PATH" GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VALUE_0=https://github.com/c8e606e4/leaderelection \
-	$(CURDIR)/bin/goreleaser-$(GORELEASER) release --clean --parallelism 2
+	$(CURDIR)/bin/goreleaser-$(GORELEASER) release --config deploy/goreleaser.yaml --clean --parallelism 2
 .PHONY: snapshot
 snapshot: bin/goreleaser-$(GORELEASER) bin/cyclonedx-gomod-$(CYCLONEDX)
 	$(MAKE_DIST) --snapshot
@@ -240,7 +240,7 @@ snapshot: bin/goreleaser-$(GORELEASER) bin/cyclonedx-gomod-$(CYCLONEDX)
 # What the job build of release.yml does at a tag, and what it needs. It has not been run: nothing is released yet.
 .PHONY: release
 release: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/crane-$(CRANE) bin/cyclonedx-gomod-$(CYCLONEDX)
-	PATH="$(CURDIR)/bin:$$PATH" bin/goreleaser-$(GORELEASER) release --clean --parallelism 2
+	PATH="$(CURDIR)/bin:$$PATH" bin/goreleaser-$(GORELEASER) release --config deploy/goreleaser.yaml --clean --parallelism 2
 
 # Those of linux/amd64 alone, the image, and the chart, all of which are then tried: installed, verified, run.
 # A clone with the tags of a release makes them as well, as the workflow does, for upgrades to it.
