@@ -8,7 +8,7 @@
 # make mutants: broken versions of the code, each of which a named test must catch.
 # make chaos: real clusters whose servers, disks, links and clocks fail (see internal/test/apart/chaos).
 # make models: the protocol's model, in all its states (see internal/test/sim/models).
-# make explore: the code that decides, in all its states within bounds (RELIABILITY.md); EXPLORE=1m is the time for each scope.
+# make explore: the code that decides, in all its states within bounds (docs/reliability.md); EXPLORE=1m is the time for each scope.
 # make soak: many more seeds of the simulation, and the command's promise again and again.
 # make bench: what the library itself costs (internal/test/apart/bench/README.md).
 # make lint: golangci-lint, which is built first. make oldest: with the oldest Go.
@@ -51,7 +51,7 @@ OTHERS = $(GO) list work | grep -vxF "$$($(GO) list ./...)"
 
 .PHONY: bin/gotestsum
 bin/gotestsum:
-	$(ALONE) -C tools build -o ../bin/gotestsum gotest.tools/gotestsum
+	$(ALONE) -C .ci/tools build -o ../../bin/gotestsum gotest.tools/gotestsum
 
 # The command's real processes come last and by themselves: they go by the clock.
 STORE   ?=
@@ -144,22 +144,22 @@ ELSEWHERE = . ./clocks/... ./deciders/memory ./deciders/file/...
 # Every SDK is compiled anew for each system, and every test server: a quarter of an hour.
 .PHONY: vet-all
 vet-all: vet
-	GOARCH=386 $(GO) vet $$($(GO) list work | grep -vE '/(adapters|bench|migrate)(/|$$)')
+	GOARCH=386 $(GO) vet $$($(GO) list work | grep -vE '/(adapters/(gocron|kubernetes)|bench|migrate)(/|$$)')
 	GOOS=darwin $(GO) vet ./...
 	GOOS=windows $(GO) vet ./...
 	GOOS=darwin $(GO) vet ./examples/... ./cmd/leaderelect/...
 	GOOS=windows $(GO) vet ./examples/... ./cmd/leaderelect/...
-	@set -e; for m in tools $(NESTED); do echo "$(ALONE) -C $$m vet ./..."; $(ALONE) -C $$m vet ./...; done
+	@set -e; for m in .ci/tools $(NESTED); do echo "$(ALONE) -C $$m vet ./..."; $(ALONE) -C $$m vet ./...; done
 
 staticcheck:
-	$(ALONE) -C tools build -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+	$(ALONE) -C .ci/tools build -o ../../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
 	GOFLAGS='$(shell $(GO) env GOFLAGS) -race' bin/staticcheck work
 
-# golangci-lint is built by itself: as a tool of tools/go.mod its two hundred dependencies would
+# golangci-lint is built by itself: as a tool of .ci/tools/go.mod its two hundred dependencies would
 # set the versions there. It takes minutes once, and so is not part of make check.
 GOLANGCI = v2.15.0
 lint: bin/golangci-lint-$(GOLANGCI)
-	bin/golangci-lint-$(GOLANGCI) run $$($(GO) list -m -f '{{.Dir}}/...')
+	bin/golangci-lint-$(GOLANGCI) run --config .ci/golangci.yml $$($(GO) list -m -f '{{.Dir}}/...')
 
 bin/golangci-lint-$(GOLANGCI):
 	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
@@ -177,7 +177,7 @@ earlier:
 	rm -rf bin/earlier && mkdir -p bin/earlier && git archive "$$tag" | tar -x -C bin/earlier; cd bin/earlier; \
 	sed -i 's,^\t\.$$,\t../..,' go.work; $(GO) work edit -replace=github.com/c8e606e4/leaderelection@$$tag=../..; \
 	echo "the modules of $$tag on this root"; \
-	GOWORK=$$PWD/go.work $(GO) build $$(GOWORK=$$PWD/go.work $(GO) list -m -f '{{.Dir}}/...' | grep "^$$PWD/" | grep -vE "^$$PWD/(examples|internal|tools)/"); \
+	GOWORK=$$PWD/go.work $(GO) build $$(GOWORK=$$PWD/go.work $(GO) list -m -f '{{.Dir}}/...' | grep "^$$PWD/" | grep -vE "^$$PWD/(examples|internal)/"); \
 	cd ../.. && rm -rf bin/earlier
 
 # go mod tidy must find nothing to do, in every module; make mod does what it finds. It does not look at go.work, so
@@ -205,7 +205,7 @@ leaderelect:
 # For packages, in bin/share: manual pages and completions, which it writes itself, and the licenses
 # of all that is linked into it on some system, which ask to go with it. The packages'
 # changelog only says where CHANGELOG.md is.
-MAINTAINER = $(shell sed -nE 's/^ +maintainer: //p' .goreleaser.yaml)
+MAINTAINER = $(shell sed -nE 's/^ +maintainer: //p' deploy/goreleaser.yaml)
 .PHONY: share
 share: leaderelect
 	rm -rf bin/share
@@ -224,7 +224,7 @@ share: leaderelect
 	git log -1 --format='[{semver: $(VERSION:v%=%), date: "%cI", packager: $(MAINTAINER), deb: {distributions: [unstable], urgency: medium}, changes: [{note: "See https://github.com/c8e606e4/leaderelection/blob/main/CHANGELOG.md"}]}]' >bin/share/changelog.yaml
 
 # Archives, .deb, .rpm, checksums and bills of materials, in bin/dist, as a release has them
-# (.goreleaser.yaml). make snapshot: for every system and processor. The newest goreleaser
+# (deploy/goreleaser.yaml). make snapshot: for every system and processor. The newest goreleaser
 # that the module proxy has all parts of; it is built by itself, as golangci-lint is.
 GORELEASER = v2.15.1
 KO         = v0.18.1
@@ -232,7 +232,7 @@ CRANE      = v0.21.3
 CYCLONEDX  = v1.10.0
 # goreleaser goes by git only where there is a remote, which a checkout in CI may not have.
 MAKE_DIST  = PATH="$(CURDIR)/bin:$$PATH" GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VALUE_0=https://github.com/c8e606e4/leaderelection \
-	$(CURDIR)/bin/goreleaser-$(GORELEASER) release --clean --parallelism 2
+	$(CURDIR)/bin/goreleaser-$(GORELEASER) release --config deploy/goreleaser.yaml --clean --parallelism 2
 .PHONY: snapshot
 snapshot: bin/goreleaser-$(GORELEASER) bin/cyclonedx-gomod-$(CYCLONEDX)
 	$(MAKE_DIST) --snapshot
@@ -240,7 +240,7 @@ snapshot: bin/goreleaser-$(GORELEASER) bin/cyclonedx-gomod-$(CYCLONEDX)
 # What the job build of release.yml does at a tag, and what it needs. It has not been run: nothing is released yet.
 .PHONY: release
 release: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/crane-$(CRANE) bin/cyclonedx-gomod-$(CYCLONEDX)
-	PATH="$(CURDIR)/bin:$$PATH" bin/goreleaser-$(GORELEASER) release --clean --parallelism 2
+	PATH="$(CURDIR)/bin:$$PATH" bin/goreleaser-$(GORELEASER) release --config deploy/goreleaser.yaml --clean --parallelism 2
 
 # Those of linux/amd64 alone, the image, and the chart, all of which are then tried: installed, verified, run.
 # A clone with the tags of a release makes them as well, as the workflow does, for upgrades to it.
@@ -248,7 +248,7 @@ release: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/crane-$(CRANE) bin/cyclon
 .PHONY: packages
 packages: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/crane-$(CRANE) bin/cyclonedx-gomod-$(CYCLONEDX) bin/helm kube
 	LINUX_AMD64_ONLY=1 $(MAKE_DIST) --snapshot
-	rm -rf bin/candidate && tools/release/release.sh v1.99.0 $(CURDIR)/bin/candidate
+	rm -rf bin/candidate && .ci/tools/release/release.sh v1.99.0 $(CURDIR)/bin/candidate
 	cd bin/candidate && git checkout --quiet v1.99.0 && LINUX_AMD64_ONLY=1 $(MAKE_DIST)
 	KO=$(CURDIR)/bin/ko-$(KO) CRANE=$(CURDIR)/bin/crane-$(CRANE) HELM=$(CURDIR)/bin/helm deploy/packaging/try.sh bin/dist bin/candidate/bin/dist
 	$(GO) test -count=1 -tags packages -timeout 15m $(TESTFLAGS) ./deploy/helm
@@ -276,12 +276,12 @@ bin/cyclonedx-gomod-$(CYCLONEDX):
 # What is committed is released in a clone, and used from there as from the module
 # proxy: what each module brings along, a program of a store and an adapter, the command.
 consume:
-	$(ALONE) -C tools test -count=1 -timeout 20m $(TESTFLAGS) ./release
+	$(ALONE) -C .ci/tools test -count=1 -timeout 20m $(TESTFLAGS) ./release
 
 bench:
 	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 3 -cpu 1,2 ./internal/test/rules
 	$(GO) test -run '^$$' -bench 'Crash|Handover|Store|Outage' -benchtime 1x ./internal/test/rules
-	$(GO) test -run '^$$' -bench RequireLeader -count 3 -cpu 1 ./lehttp
+	$(GO) test -run '^$$' -bench RequireLeader -count 3 -cpu 1 ./adapters/lehttp
 	$(GO) run ./internal/test/apart/bench
 
 # For an hour: many more seeds than make test.
@@ -305,7 +305,7 @@ fuzz:
 # Known vulnerabilities in the code that users' programs reach: all modules but those that
 # only tests and comparisons use.
 vuln:
-	$(ALONE) -C tools build -o ../bin/govulncheck golang.org/x/vuln/cmd/govulncheck
-	@set -e; root=$$PWD; for m in $$(git ls-files '*go.mod' | grep -vE '^(internal|tools)/'); do \
+	$(ALONE) -C .ci/tools build -o ../../bin/govulncheck golang.org/x/vuln/cmd/govulncheck
+	@set -e; root=$$PWD; for m in $$(git ls-files '*go.mod' | grep -vE '^(\.ci|internal)/'); do \
 		echo "== $$(dirname $$m)"; (cd $$(dirname $$m) && $$root/bin/govulncheck ./...); done
 

@@ -4,8 +4,8 @@ go 1.26.0
 
 require (
 	github.com/c8e606e4/leaderelection v0.0.0
+	github.com/c8e606e4/leaderelection/adapters/leprom v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/natskv v0.0.0
-	github.com/c8e606e4/leaderelection/leprom v0.0.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/prometheus/client_golang v1.24.1
@@ -77,6 +77,6 @@ require (
 
 replace github.com/c8e606e4/leaderelection => ..
 
-replace github.com/c8e606e4/leaderelection/deciders/natskv => ../deciders/natskv
+replace github.com/c8e606e4/leaderelection/adapters/leprom => ../adapters/leprom
 
-replace github.com/c8e606e4/leaderelection/leprom => ../leprom
+replace github.com/c8e606e4/leaderelection/deciders/natskv => ../deciders/natskv

@@ -7,6 +7,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/credentials v1.20.14
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.7
 	github.com/c8e606e4/leaderelection v0.0.0
+	github.com/c8e606e4/leaderelection/adapters/leprom v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/azblob v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/dynamo v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/etcd v0.0.0
@@ -21,7 +22,6 @@ require (
 	github.com/c8e606e4/leaderelection/deciders/sql/mysql v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/sql/sqlite v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/zookeeper v0.0.0
-	github.com/c8e606e4/leaderelection/leprom v0.0.0
 	github.com/prometheus/client_golang v1.24.1
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/rogpeppe/go-internal v1.15.0
@@ -182,6 +182,8 @@ require (
 
 replace github.com/c8e606e4/leaderelection => ../..
 
+replace github.com/c8e606e4/leaderelection/adapters/leprom => ../../adapters/leprom
+
 replace github.com/c8e606e4/leaderelection/deciders/azblob => ../../deciders/azblob
 
 replace github.com/c8e606e4/leaderelection/deciders/dynamo => ../../deciders/dynamo
@@ -209,5 +211,3 @@ replace github.com/c8e606e4/leaderelection/deciders/sql/mysql => ../../deciders/
 replace github.com/c8e606e4/leaderelection/deciders/sql/sqlite => ../../deciders/sql/sqlite
 
 replace github.com/c8e606e4/leaderelection/deciders/zookeeper => ../../deciders/zookeeper
-
-replace github.com/c8e606e4/leaderelection/leprom => ../../leprom

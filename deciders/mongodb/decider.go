@@ -11,7 +11,7 @@
 // It was tried on:
 //
 //   - MongoDB 4.4, by hand, as one server and as a replica set of three: the whole suite, and whole
-//     elections while servers, links and clocks failed (RELIABILITY.md). What these servers showed to
+//     elections while servers, links and clocks failed (docs/reliability.md). What these servers showed to
 //     be wrong has been repaired since, on the imitation.
 //   - An imitation of a replica set that speaks MongoDB's protocol and runs in the tests: all of this
 //     package, with the real driver.

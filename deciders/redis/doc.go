@@ -44,7 +44,7 @@
 // is back or replaced (22 s in a fail-over of three servers). With one less, somebody leads again
 // sooner (4.3 s), but the replica that lacks the write may be the one that is promoted. In an hour
 // of deliberate failures, with two replicas and a wait for one of them, 1 of 373 tokens was given
-// out twice; with a wait for both none was (RELIABILITY.md). To survive the loss of a replica
+// out twice; with a wait for both none was (docs/reliability.md). To survive the loss of a replica
 // without a pause, take a store with a quorum.
 //
 // Everybody sees a write as soon as the script has run. WAIT only asks who else has it. Giving up a

@@ -15,7 +15,7 @@
 //
 // To run the suite, the hand-over and three processes on a server, set
 // LEADERELECTION_TEST_RETHINKDB to its host:port, and use go test. They pass on a RethinkDB 2.4.4
-// (2026-11-26): one server, and three. RELIABILITY.md has the results of 20 minutes with failing
+// (2026-11-26): one server, and three. docs/reliability.md has the results of 20 minutes with failing
 // servers and links.
 //
 // # What is written where

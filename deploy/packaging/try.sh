@@ -125,7 +125,7 @@ echo nonroot:x:65532:65532:nonroot:/:/sbin/nologin >"$tmp/base/etc/passwd"
 tar -C "$tmp/base" -cf "$tmp/base.tar" .
 "$CRANE" append --new_layer "$tmp/base.tar" --new_tag $registry/base:plain >"$tmp/log" 2>&1
 "$CRANE" mutate --set-platform linux/amd64 --user 65532:65532 --tag $registry/base:nonroot $registry/base:plain >"$tmp/log" 2>&1
-VERSION=v1.2.3-image KO_DOCKER_REPO=$registry/leaderelect KO_DEFAULTBASEIMAGE=$registry/base:nonroot SOURCE_DATE_EPOCH=1 \
+KO_CONFIG_PATH=deploy/ko.yaml VERSION=v1.2.3-image KO_DOCKER_REPO=$registry/leaderelect KO_DEFAULTBASEIMAGE=$registry/base:nonroot SOURCE_DATE_EPOCH=1 \
 	"$KO" build --bare --tags=try --sbom=spdx --sbom-dir="$tmp" --platform=linux/amd64 ./cmd/leaderelect >"$tmp/log" 2>&1 || fail "ko: $(tail "$tmp/log")"
 grep -q k8s.io/client-go "$tmp"/*.spdx.json || fail "its bill of materials lacks client-go"
 config=$("$CRANE" config $registry/leaderelect:try)

@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/lehttp"
 	"github.com/c8e606e4/leaderelection/deciders/file"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
 	"github.com/c8e606e4/leaderelection/deciders/open"
-	"github.com/c8e606e4/leaderelection/lehttp"
 )
 
 // The stores that STORE may name.

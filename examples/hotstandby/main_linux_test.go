@@ -20,9 +20,9 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/lehttp"
 	"github.com/c8e606e4/leaderelection/deciders/file"
 	"github.com/c8e606e4/leaderelection/examples/internal/terminals"
-	"github.com/c8e606e4/leaderelection/lehttp"
 )
 
 func TestMain(m *testing.M) {

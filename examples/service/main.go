@@ -19,11 +19,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/lehttp"
+	"github.com/c8e606e4/leaderelection/adapters/leprom"
 	"github.com/c8e606e4/leaderelection/deciders/file"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
 	"github.com/c8e606e4/leaderelection/deciders/open"
-	"github.com/c8e606e4/leaderelection/lehttp"
-	"github.com/c8e606e4/leaderelection/leprom"
 )
 
 // The stores that STORE may name.

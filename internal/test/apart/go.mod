@@ -8,14 +8,14 @@ require (
 	github.com/aws/aws-sdk-go-v2/credentials v1.20.14
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.7
 	github.com/c8e606e4/leaderelection v0.0.0
+	github.com/c8e606e4/leaderelection/adapters/leotel v0.0.0
+	github.com/c8e606e4/leaderelection/adapters/leprom v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/etcd v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/gcs v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/natskv v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/postgres v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/redis v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/s3 v0.0.0
-	github.com/c8e606e4/leaderelection/leotel v0.0.0
-	github.com/c8e606e4/leaderelection/leprom v0.0.0
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/nats-io/jwt/v2 v2.8.2
@@ -183,6 +183,10 @@ replace github.com/redis/rueidis/rueidiscompat => github.com/redis/rueidis/rueid
 
 replace github.com/c8e606e4/leaderelection => ../../..
 
+replace github.com/c8e606e4/leaderelection/adapters/leotel => ../../../adapters/leotel
+
+replace github.com/c8e606e4/leaderelection/adapters/leprom => ../../../adapters/leprom
+
 replace github.com/c8e606e4/leaderelection/deciders/etcd => ../../../deciders/etcd
 
 replace github.com/c8e606e4/leaderelection/deciders/gcs => ../../../deciders/gcs
@@ -202,7 +206,3 @@ replace github.com/c8e606e4/leaderelection/deciders/s3 => ../../../deciders/s3
 replace github.com/c8e606e4/leaderelection/deciders/sql/mysql => ../../../deciders/sql/mysql
 
 replace github.com/c8e606e4/leaderelection/deciders/zookeeper => ../../../deciders/zookeeper
-
-replace github.com/c8e606e4/leaderelection/leotel => ../../../leotel
-
-replace github.com/c8e606e4/leaderelection/leprom => ../../../leprom

@@ -92,7 +92,7 @@ var link = regexp.MustCompile(`\]\(([^)#:]*)(#[^):]*)?\)`)
 // Links into the repository lead somewhere, also to a heading.
 func TestLinks(t *testing.T) {
 	links := 0
-	for _, where := range []string{"*.md", "cmd/leaderelect/*.md", "cmd/leaderelect/docs/*.md", "deploy/*/*.md", "docs/*.md", "docs/*/*.md", "internal/*.md", "internal/test/apart/bench/*.md"} {
+	for _, where := range []string{"*.md", ".github/*.md", "cmd/leaderelect/*.md", "cmd/leaderelect/docs/*.md", "deploy/*/*.md", "docs/*.md", "docs/*/*.md", "internal/*.md", "internal/test/apart/bench/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, where))
 		if err != nil {
 			t.Fatal(err)

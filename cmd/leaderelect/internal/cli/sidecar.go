@@ -17,10 +17,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/leprom"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/leaderslice"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/sidecar"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
-	"github.com/c8e606e4/leaderelection/leprom"
 )
 
 type sidecarFlags struct {

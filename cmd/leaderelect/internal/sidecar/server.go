@@ -20,11 +20,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/lehttp"
+	"github.com/c8e606e4/leaderelection/adapters/leprom"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/health"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
 	"github.com/c8e606e4/leaderelection/internal/log/redact"
-	"github.com/c8e606e4/leaderelection/lehttp"
-	"github.com/c8e606e4/leaderelection/leprom"
 )
 
 // Config is what a sidecar serves.

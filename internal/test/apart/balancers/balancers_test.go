@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/lehttp"
 	"github.com/c8e606e4/leaderelection/deciders/file"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
-	"github.com/c8e606e4/leaderelection/lehttp"
 )
 
 // candidateEnv makes this test binary a candidate: its value is "ID ADDRESS FILE".

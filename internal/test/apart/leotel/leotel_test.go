@@ -19,11 +19,11 @@ import (
 	"go.uber.org/goleak"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/leotel"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/internal/measure/measuretest"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/memgroup"
-	"github.com/c8e606e4/leaderelection/leotel"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 

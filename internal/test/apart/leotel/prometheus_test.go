@@ -15,9 +15,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/leotel"
+	"github.com/c8e606e4/leaderelection/adapters/leprom"
 	"github.com/c8e606e4/leaderelection/internal/measure/measuretest"
-	"github.com/c8e606e4/leaderelection/leotel"
-	"github.com/c8e606e4/leaderelection/leprom"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
@@ -137,14 +137,14 @@ var word = regexp.MustCompile(`\b(leaderelection_[a-z_]+|error_type)\b`)
 // that is.
 func TestDashboardAndAlerts(t *testing.T) {
 	names := exported(t)
-	dashboard, err := os.ReadFile("../../../../leotel/dashboard.json")
+	dashboard, err := os.ReadFile("../../../../adapters/leotel/dashboard.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !json.Valid(dashboard) {
 		t.Error("dashboard.json is not JSON")
 	}
-	alerts, err := os.ReadFile("../../../../leotel/alerts.yaml")
+	alerts, err := os.ReadFile("../../../../adapters/leotel/alerts.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

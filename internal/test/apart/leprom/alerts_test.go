@@ -20,15 +20,15 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/adapters/leprom"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
-	"github.com/c8e606e4/leaderelection/leprom"
 )
 
 const (
-	dir   = "../../../../leotel/" // of the rules, and what fires on which series
-	every = 15 * time.Second      // of scrapes and evaluations
+	dir   = "../../../../adapters/leotel/" // of the rules, and what fires on which series
+	every = 15 * time.Second               // of scrapes and evaluations
 	end   = 30 * time.Minute
 )
 
