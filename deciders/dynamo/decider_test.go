@@ -1,3 +1,5 @@
+//go:build go1.25
+
 package dynamo_test
 
 import (
@@ -6,17 +8,42 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"go.uber.org/goleak"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/dynamo"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
+	"github.com/c8e606e4/leaderelection/internal/test/sim/overhttp"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
+
+func TestMain(m *testing.M) {
+	proctest.Main(dynamo.Open)
+	goleak.VerifyTestMain(m)
+}
+
+// Three processes on one emulator: one leader is killed, one is stopped past its
+// term, one is cut off.
+func TestProcesses(t *testing.T) {
+	stores.Nightly(t, "real processes elect by the wall clock")
+	endpoint := stores.DynamoDBLocal(t)
+	makeTable(t, newClient(t, endpoint), "elections", "key:S")
+	proctest.Run(t, proctest.Options{
+		Address:  "dynamodb://elections/team/one?region=eu-central-1&endpoint=" + endpoint,
+		Upstream: strings.TrimPrefix(endpoint, "http://"),
+		Env:      stores.AWSEnv("key", "secret"),
+	})
+}
 
 // credentials are what the emulators take.
 func credentials(context.Context) (aws.Credentials, error) {
@@ -122,4 +149,66 @@ func conformance(t *testing.T, endpoint string) {
 			}, nil)
 		})
 	}
+}
+
+// inProcess returns a client without sockets.
+func inProcess(t testing.TB, c *http.Client) *dynamodb.Client {
+	return newClient(t, "http://in-process", func(o *dynamodb.Options) { o.HTTPClient = c })
+}
+
+// reach returns a client of a server in process.
+func reach(t testing.TB, h http.Handler) *dynamodb.Client {
+	return inProcess(t, &http.Client{Transport: &httpfault.Transport{Handler: h}})
+}
+
+func TestElections(t *testing.T) { overhttp.Elections(t, overHTTP(t)) }
+
+// Whole elections, by seed, with whatever can go wrong with HTTP.
+func TestSeeds(t *testing.T) { overhttp.Seeds(t, overHTTP(t), 50) }
+
+// overHTTP is the store, for elections over its real client.
+func overHTTP(t *testing.T) overhttp.Store {
+	return overhttp.Store{
+		Serve: func() http.Handler { return newFake("key") },
+		Decider: func(c *http.Client) leaderelection.RaceDecider {
+			return dynamo.NewDecider(inProcess(t, c), "elections", "one", nil)
+		},
+		Place:  `DynamoDB table "elections", key "one"`,
+		Writes: func(r *http.Request) bool { return strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".UpdateItem") },
+		Busy: map[string]httpfault.Fault{
+			"Throttled":       refusal(http.StatusBadRequest, "ThrottlingException"),
+			"OverProvisioned": refusal(http.StatusBadRequest, "ProvisionedThroughputExceededException"),
+			"RequestLimit":    refusal(http.StatusBadRequest, "RequestLimitExceeded"),
+			"InternalError":   refusal(http.StatusInternalServerError, "InternalServerError"),
+			"Transaction":     refusal(http.StatusBadRequest, "TransactionConflictException"),
+			"OtherRegion":     refusal(http.StatusBadRequest, "ReplicatedWriteConflictException"),
+		},
+	}
+}
+
+func TestDisbelieves(t *testing.T) {
+	s := overHTTP(t)
+	overhttp.Disbelieves(t, s, &httpfault.Transport{Handler: s.Serve()})
+}
+
+func TestNobodyLeads(t *testing.T) { overhttp.NobodyLeads(t, overHTTP(t)) }
+
+// An imitation that takes no notice of one of the conditions has nobody lead.
+func TestDeafNobodyLeads(t *testing.T) {
+	overhttp.DeafNobodyLeads(t, overHTTP(t), map[string]func(*http.Request){
+		"Version":   func(r *http.Request) { r.Header.Set(deafTo, "#v") },
+		"NotExists": func(r *http.Request) { r.Header.Set(deafTo, "attribute_not_exists") },
+	})
+}
+
+// The client that Open makes leaves a connection that has died without a word, though the server
+// speaks HTTP/2.
+func TestAbandonedConnection(t *testing.T) {
+	stores.AWSAlone(t, "key", "secret")
+	relay := stores.NewRelay(t, stores.HTTP2(t, newFake("key")))
+	d, err := feedtest.Open(t.Context(), dynamo.Open, "dynamodb://elections/one?region=eu-central-1&endpoint="+url.QueryEscape("https://"+relay.Addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	feedtest.Abandons(t, d, relay.Swallow)
 }

@@ -1,22 +1,49 @@
+//go:build go1.25
+
 package s3_test
 
 import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"go.uber.org/goleak"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
+	"github.com/c8e606e4/leaderelection/internal/test/sim/overhttp"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/stores/fakes3"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
+
+func TestMain(m *testing.M) {
+	proctest.Main(s3.Open)
+	goleak.VerifyTestMain(m)
+}
+
+// Three processes on one server: one leader is killed, one is stopped past its
+// term, one is cut off.
+func TestProcesses(t *testing.T) {
+	stores.Nightly(t, "real processes elect by the wall clock")
+	endpoint := stores.Versitygw(t)
+	bucket := newBucket(t, newClient(t, endpoint))
+	proctest.Run(t, proctest.Options{
+		Address:  "s3://" + bucket + "/team/one?region=us-east-1&path_style=true&endpoint=" + endpoint,
+		Upstream: strings.TrimPrefix(endpoint, "http://"),
+		Env:      stores.AWSEnv("root", "root-secret"),
+	})
+}
 
 // as returns the credentials of one of versitygw's accounts.
 func as(account string) aws.CredentialsProvider {
@@ -127,4 +154,99 @@ func verifies(t *testing.T, endpoint string) {
 	if err != nil || len(left.Contents) > 0 {
 		t.Errorf("objects left behind: %d, %v", len(left.Contents), err)
 	}
+}
+
+// refusal is an answer of S3 itself.
+func refusal(status int, code string) httpfault.Fault {
+	return httpfault.Fault{
+		Status: status,
+		Header: http.Header{"Content-Type": {"application/xml"}},
+		Body:   "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>" + code + "</Code><Message>said the server</Message></Error>",
+	}
+}
+
+func TestElections(t *testing.T) { overhttp.Elections(t, overHTTP(t)) }
+
+// Whole elections, by seed, with whatever can go wrong with HTTP.
+func TestSeeds(t *testing.T) { overhttp.Seeds(t, overHTTP(t), 50) }
+
+// overHTTP is the store, for elections over its real client.
+func overHTTP(t *testing.T) overhttp.Store {
+	return overhttp.Store{
+		Serve: func() http.Handler {
+			h := fakes3.Handler()
+			createBucket(t, h, "elections")
+			return h
+		},
+		Decider: func(c *http.Client) leaderelection.RaceDecider {
+			return s3.NewDecider(inProcess(t, c), "elections", "one", nil)
+		},
+		Place:  `S3 bucket "elections", object "one"`,
+		Writes: func(r *http.Request) bool { return r.Method == http.MethodPut },
+		Busy: map[string]httpfault.Fault{
+			"SlowDown":       refusal(http.StatusServiceUnavailable, "SlowDown"),
+			"InternalError":  refusal(http.StatusInternalServerError, "InternalError"),
+			"RequestTimeout": refusal(http.StatusBadRequest, "RequestTimeout"),
+			"Conflict":       refusal(http.StatusConflict, "ConditionalRequestConflict"),
+		},
+	}
+}
+
+// reach returns a client of a server in process. It uses TLS, as far as it knows.
+func reach(t testing.TB, h http.Handler) *awss3.Client {
+	return inProcess(t, &http.Client{Transport: &httpfault.Transport{Handler: h}})
+}
+
+// inProcess returns a client without sockets.
+func inProcess(t testing.TB, c *http.Client) *awss3.Client {
+	return newClient(t, "https://in-process", func(o *awss3.Options) { o.HTTPClient = c })
+}
+
+// createBucket creates a bucket on a server in process.
+func createBucket(t testing.TB, h http.Handler, name string) {
+	t.Helper()
+	ctx := context.Background() // t.Context may be of another bubble
+	if _, err := reach(t, h).CreateBucket(ctx, &awss3.CreateBucketInput{Bucket: &name}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDisbelieves(t *testing.T) {
+	s := overHTTP(t)
+	overhttp.Disbelieves(t, s, &httpfault.Transport{Handler: s.Serve()})
+}
+
+func TestNobodyLeads(t *testing.T) { overhttp.NobodyLeads(t, overHTTP(t)) }
+
+// A server that takes no notice of If-Match, or of If-None-Match, is found out before
+// anybody leads, and without being asked for it (verify=true).
+func TestDeafNobodyLeads(t *testing.T) {
+	overhttp.DeafNobodyLeads(t, overHTTP(t), map[string]func(*http.Request){
+		"IfMatch":     func(r *http.Request) { r.Header.Del("If-Match") },
+		"IfNoneMatch": func(r *http.Request) { r.Header.Del("If-None-Match") },
+		"Both":        func(r *http.Request) { r.Header.Del("If-Match"); r.Header.Del("If-None-Match") },
+	})
+}
+
+// The client that Open makes leaves a connection that has died without a word, though the server
+// speaks HTTP/2.
+func TestAbandonedConnection(t *testing.T) {
+	stores.AWSAlone(t, "root", "root-secret")
+	server := fakes3.Serve(t)
+	bucket, err := http.NewRequestWithContext(t.Context(), http.MethodPut, server+"/elections", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := http.DefaultClient.Do(bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	relay := stores.NewRelay(t, stores.HTTP2Before(t, server))
+	d, err := open(t, "s3://elections/one?region=us-east-1&path_style=true&endpoint="+url.QueryEscape("https://"+relay.Addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	feedtest.Abandons(t, d, relay.Swallow)
 }

@@ -1,22 +1,26 @@
+//go:build go1.25
+
 package s3_test
 
 import (
 	"context"
-	"crypto/md5"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httputil"
+	"net/http/httptest"
+	"net/url"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/awstest"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
@@ -255,49 +259,6 @@ func TestSpoiltAnswers(t *testing.T) {
 	httpfault.SpoiltAnswers(t, s.Serve(), s.Decider)
 }
 
-// The options are in the request.
-func TestOptionsAreSent(t *testing.T) {
-	var sent *http.Request
-	made := new(once)
-	tr := &httpfault.Transport{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if made.refuses(r) {
-			failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
-			return
-		}
-		sent = r
-		content, err := io.ReadAll(httputil.NewChunkedReader(r.Body)) // as the SDK sends what has a checksum
-		if err != nil && r.Method == http.MethodPut {
-			t.Error(err)
-		}
-		w.Header().Set("Etag", fmt.Sprintf(`"%x"`, md5.Sum(content)))
-	})}
-	client := inProcess(t, &http.Client{Transport: tr})
-	d := s3.NewDecider(client, "b", "k", &s3.Options{ServerSideEncryption: "aws:kms",
-		SSEKMSKeyID: "key-1", ExpectedBucketOwner: "123456789012", ChecksumAlgorithm: "CRC32"})
-	if _, err := d.WriteEntry(t.Context(), &first); err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]string{
-		"X-Amz-Server-Side-Encryption":                "aws:kms",
-		"X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id": "key-1", "X-Amz-Expected-Bucket-Owner": "123456789012",
-		"If-None-Match": "*", "Content-Type": "application/json",
-	} {
-		if got := sent.Header.Get(name); got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
-	}
-	if sent.Header.Get("X-Amz-Checksum-Crc32") == "" && sent.Header.Get("X-Amz-Trailer") == "" {
-		t.Errorf("no checksum in %v", sent.Header)
-	}
-	_, _ = d.ReadCurrent(t.Context())
-	if got := sent.Header.Get("X-Amz-Expected-Bucket-Owner"); got != "123456789012" {
-		t.Errorf("reading without the owner: %q", got)
-	}
-	if !strings.Contains(sent.URL.Path, "/b/k") {
-		t.Errorf("path %s", sent.URL.Path)
-	}
-}
-
 // Without credentials, which a role may yet bring, that is what is said.
 func TestNoCredentials(t *testing.T) {
 	none := errors.New("no role here")
@@ -310,10 +271,153 @@ func TestNoCredentials(t *testing.T) {
 	}
 }
 
-// once is what a server that does not think has to know of conditions: it refuses to make
-// the object a second time, and to replace the version that no object has.
-type once struct{ made atomic.Bool }
+// What the options ask for is in each request that can have it.
+func TestOptionsAreSent(t *testing.T) {
+	sent := map[string]*http.Request{}
+	var mu sync.Mutex
+	client := like(t, func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+		mu.Lock()
+		sent[r.Method] = r.Clone(r.Context())
+		mu.Unlock()
+		server.ServeHTTP(w, r)
+	})
+	d := s3.NewDecider(client, "elections", "one", &s3.Options{
+		ServerSideEncryption: "aws:kms", SSEKMSKeyID: "key-1", ExpectedBucketOwner: "123456789012", ChecksumAlgorithm: "CRC32",
+		Metadata: map[string]string{"team": "a b"},
+	})
+	if err := d.VerifyConditionalWrites(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, method := range []string{http.MethodPut, http.MethodGet, http.MethodDelete} {
+		if got := sent[method].Header.Get("X-Amz-Expected-Bucket-Owner"); got != "123456789012" {
+			t.Errorf("%s wants the bucket of %q", method, got)
+		}
+	}
+	for name, want := range map[string]string{
+		"X-Amz-Server-Side-Encryption": "aws:kms", "X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id": "key-1",
+		"X-Amz-Meta-Team": "a b", "Content-Type": "application/json",
+	} {
+		if got := sent[http.MethodPut].Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if h := sent[http.MethodPut].Header; h.Get("X-Amz-Checksum-Crc32") == "" && h.Get("X-Amz-Trailer") == "" {
+		t.Errorf("no checksum in %v", h)
+	}
+	if path := sent[http.MethodPut].URL.Path; !strings.HasPrefix(path, "/elections/one") {
+		t.Errorf("path %s", path)
+	}
+}
 
-func (o *once) refuses(r *http.Request) bool {
-	return r.Header.Get("If-None-Match") == "*" && o.made.Swap(true) || strings.Contains(r.Header.Get("If-Match"), "0123456789abcdef")
+// What no server would take is refused by each call, and before anything is sent.
+func TestOptionsRefused(t *testing.T) {
+	for says, o := range map[string]s3.Options{
+		"letters, digits": {Metadata: map[string]string{"my team": "a"}},
+		"printable ASCII": {Metadata: map[string]string{"team": "ä"}},
+		"2048":            {Metadata: map[string]string{"team": strings.Repeat("a", 2048)}},
+		"no blank":        {Metadata: map[string]string{"team": "a "}},
+	} {
+		client := like(t, func(http.ResponseWriter, *http.Request, http.Handler) { t.Errorf("%s: a request was sent", says) })
+		_, err := s3.NewDecider(client, "elections", "one", &o).ReadCurrent(t.Context())
+		feedtest.Permanent(t, err, says)
+	}
+	_, err := s3.NewDecider(like(t, nil), "arn:aws:s3::123456789012:accesspoint/m1.mrap", "one", nil).ReadCurrent(t.Context())
+	feedtest.Permanent(t, err, "multi-region")
+}
+
+const arn = "arn:aws:s3:eu-central-1:123456789012:accesspoint/web"
+
+// An access point is named by its ARN, also in a URL, which says the region as well.
+func TestAccessPoint(t *testing.T) {
+	var sent *http.Request
+	client := newClient(t, "https://s3.eu-central-1.amazonaws.com", func(o *awss3.Options) {
+		o.Region, o.UsePathStyle, o.BaseEndpoint = "eu-central-1", false, nil
+		o.HTTPClient = &http.Client{Transport: &httpfault.Transport{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			sent = r
+			failWith(w, http.StatusNotFound, "NoSuchKey")
+		})}}
+	})
+	if e, err := s3.NewDecider(client, arn, "team/one", nil).ReadCurrent(t.Context()); err != nil || e.ElectionNumber != 0 {
+		t.Fatal(e, err)
+	}
+	if host := sent.URL.Host; host != "web-123456789012.s3-accesspoint.eu-central-1.amazonaws.com" || sent.URL.Path != "/team/one" {
+		t.Errorf("host %s, path %s", host, sent.URL.Path)
+	}
+	stores.AWSAlone(t, "root", "root-secret")
+	t.Setenv("AWS_ENDPOINT_URL_S3", "")
+	for region, want := range map[string]string{"": "eu-central-1", "&region=eu-west-1": "eu-west-1"} {
+		d, err := open(t, "s3:///team/one?bucket="+arn+region)
+		if err != nil || d.String() != fmt.Sprintf("S3 bucket %q, object \"team/one\" in %s", arn, want) {
+			t.Errorf("the place is %v (%v), want the ARN in %s", d, err, want)
+		}
+	}
+}
+
+// The requests have the settings of the URL.
+func TestOpenAsks(t *testing.T) {
+	stores.AWSAlone(t, "root", "root-secret")
+	var sent *http.Request
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent = r
+		failWith(w, http.StatusNotFound, "NoSuchKey")
+	}))
+	defer server.Close()
+	d, err := open(t, "s3://elections/one?region=here&path_style=true&bucket_owner=123456789012&metadata=team=a&sse=aws:kms&endpoint="+server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = d.WriteEntry(t.Context(), &first)
+	for name, want := range map[string]string{"Expected-Bucket-Owner": "123456789012", "Meta-Team": "a", "Server-Side-Encryption": "aws:kms"} {
+		if got := sent.Header.Get("X-Amz-" + name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+func open(t *testing.T, address string) (*s3.Decider, error) {
+	t.Helper()
+	return feedtest.Open(t.Context(), s3.Open, address)
+}
+
+func openByURL(t *testing.T, endpoint string) {
+	stores.AWSAlone(t, "root", "root-secret")
+	client := newClient(t, endpoint)
+	bucket := newBucket(t, client)
+	at := "?region=us-east-1&path_style=true&endpoint=" + url.QueryEscape(endpoint)
+	one, err := open(t, "s3://"+bucket+"/team/one%20%C3%BC"+at+"&verify=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.WriteEntry(t.Context(), &first); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := s3.NewDecider(client, bucket, "team/one ü", nil).ReadCurrent(t.Context()); err != nil || e.LeaderID != "a" {
+		t.Errorf("ReadCurrent of the same = %+v, %v", e, err)
+	}
+	if _, err := open(t, "s3://no-such-bucket/one"+at+"&verify=true"); !errors.Is(err, leaderelection.ErrPermanent) {
+		t.Errorf("verified in a bucket that does not exist: %v, want an error that wraps ErrPermanent", err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	awstest.OpenRefuses(t, s3.Open, "s3", "bucket", map[string]string{
+		"s3://bucket/one?path_style=perhaps": "true or false",
+		"s3://bucket/one?metadata=team":      "key=value",
+		"s3://bucket?region=eu-central-1":    "1 to 1024",
+		"s3:///one?region=eu-central-1":      "bucket",
+		// Parameters that other clients of the store have, and an election does not need.
+		"s3://bucket/one?acl=private":             `no parameter "acl"`,
+		"s3://bucket/one?storage_class=STANDARD":  `no parameter "storage_class"`,
+		"s3://bucket/one?sse_c_key_file=/run/k":   `no parameter "sse_c_key_file"`,
+		"s3://bucket/one?tag=team=a":              `no parameter "tag"`,
+		"s3://bucket/one?request_payer=requester": `no parameter "request_payer"`,
+	})
+}
+
+// The next call has the credentials of the file as it is now, whatever the server says of the old ones.
+func TestRenewedCredentials(t *testing.T) {
+	awstest.Renewed(t, s3.Open, "s3://bucket/one?region=x&path_style=true",
+		func(w http.ResponseWriter, _ *http.Request) { failWith(w, http.StatusNotFound, "NoSuchKey") },
+		func(w http.ResponseWriter, code string) { failWith(w, http.StatusForbidden, code) },
+		"ExpiredToken", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied")
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -267,36 +266,4 @@ func TestMarkAnywhere(t *testing.T) {
 			t.Errorf("at %d: %v", at, err)
 		}
 	}
-}
-
-// 409 says that another request was under way: it is a refused condition, too.
-func TestConflictIsTriedAgain(t *testing.T) {
-	url := fakes3.Serve(t)
-	create(t, url)
-	rt := &conflicting{RoundTripper: transport(t), left: 3}
-	err := one{client(url, rt, aws.NopRetryer{}), "k", nil}.Put(t.Context(), fencetest.Orders(1), "fencing(orders:1)")
-	if err != nil || rt.left != 0 {
-		t.Errorf("%v, and %d conflicts left", err, rt.left)
-	}
-	rt.left = 100 // for ever: given up, and said
-	err = one{client(url, rt, aws.NopRetryer{}), "k", nil}.Put(t.Context(), fencetest.Orders(1), "fencing(orders:1) again")
-	if err == nil || !strings.Contains(err.Error(), "ConditionalRequestConflict") || errors.Is(err, fence.ErrStale) || rt.left == 0 {
-		t.Errorf("%v, and %d conflicts left", err, rt.left)
-	}
-}
-
-type conflicting struct {
-	http.RoundTripper
-	left int
-}
-
-func (c *conflicting) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodPut || c.left == 0 {
-		return c.RoundTripper.RoundTrip(r)
-	}
-	c.left--
-	w := httptest.NewRecorder()
-	w.WriteHeader(http.StatusConflict)
-	_, _ = io.WriteString(w, `<Error><Code>ConditionalRequestConflict</Code><Message>A conflicting operation occurred</Message></Error>`)
-	return w.Result(), nil
 }
