@@ -3,15 +3,11 @@ package dynamo_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"hash/crc32"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -23,6 +19,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/dynamo"
+	"github.com/c8e606e4/leaderelection/deciders/internal/awstest"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
@@ -305,24 +302,14 @@ func openByURL(t *testing.T, endpoint string) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	stores.AWSAlone(t, "key", "secret")
-	feedtest.OpenRefuses(t, dynamo.Open, map[string]string{
-		"s3://elections/one":                               "scheme",
-		"dynamodb://key:s3cret@elections/one":              "credentials",
-		"dynamodb://elections/one#two":                     "%23",
-		"dynamodb://elections/one?regoin=x":                `"regoin"`,
-		"dynamodb://elections/one?region=x&region=y":       "2 times",
-		"dynamodb://elections/one?create=perhaps":          "true or false",
-		"dynamodb://elections/one?endpoint=localhost:8000": "http://",
-		"dynamodb://elections?region=eu-central-1":         "1 to 2048",
-		"dynamodb:///one?region=eu-central-1":              "table name",
-		"dynamodb://el/one?region=eu-central-1":            "table name",
-		"dynamodb://elections/one?region=x&sort_value=y":   "SortKey",
-		"dynamodb:elections/one":                           "dynamodb://",
-		"dynamodb://elections/one?region=x;y":              "semicolon",
+	awstest.OpenRefuses(t, dynamo.Open, "dynamodb", "table", map[string]string{
+		"dynamodb://elections/one?create=perhaps":                                  "true or false",
+		"dynamodb://elections?region=eu-central-1":                                 "1 to 2048",
+		"dynamodb:///one?region=eu-central-1":                                      "table name",
+		"dynamodb://el/one?region=eu-central-1":                                    "table name",
+		"dynamodb://elections/one?region=x&sort_value=y":                           "SortKey",
+		"dynamodb:///one?table=arn:aws:dynamodb:eu-central-1:123456789012:index/x": "not a table name",
 	})
-	_, err := open(t, "dynamodb://elections/one?profile=nobody&region=here")
-	feedtest.Says(t, err, "nobody")
 	if _, err := open(t, "dynamodb://elections/one"); err != nil {
 		t.Errorf("without a region, which the first call reports: %v", err)
 	}
@@ -351,58 +338,12 @@ func TestTableARN(t *testing.T) {
 			t.Errorf("the place is %s", d)
 		}
 	}
-	for address, says := range map[string]string{
-		"dynamodb:///one?table=elections":                                          "an ARN such as arn:aws:dynamodb:",
-		"dynamodb:///one?table=arn:aws:s3:eu-central-1:123456789012:table/x":       "an ARN such as arn:aws:dynamodb:",
-		"dynamodb://elections/one?table=" + arn:                                    "leave one of them out",
-		"dynamodb:///one?table=arn:aws:dynamodb:eu-central-1:123456789012:index/x": "not a table name",
-		"dynamodb:///one?region=eu-central-1":                                      "not a table name",
-	} {
-		if _, err := open(t, address); !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v, want a permanent error that says %q", address, err, says)
-		}
-	}
 }
 
-// The shared credentials file is written again, and the server does not take the old credentials any
-// more: the next call has the new ones, whatever the server says of the old ones.
+// The next call has the credentials of the file as it is now, whatever the server says of the old ones.
 func TestRenewedCredentials(t *testing.T) {
-	stores.AWSAlone(t, "", "")
-	file := filepath.Join(t.TempDir(), "credentials")
-	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
-	renew := func(key string) {
-		text := fmt.Sprintf("[default]\naws_access_key_id = %s\naws_secret_access_key = s\naws_session_token = t\n", key)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, code := range []string{"ExpiredTokenException", "UnrecognizedClientException", "InvalidSignatureException"} {
-		valid := "FIRST"
-		renew(valid)
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.Contains(r.Header.Get("Authorization"), "Credential="+valid+"/") {
-				w.Header().Set("X-Amzn-Requestid", "0")
-				w.Header().Set("X-Amz-Crc32", fmt.Sprint(crc32.ChecksumIEEE([]byte("{}"))))
-				_, _ = w.Write([]byte("{}"))
-				return
-			}
-			w.Header().Set("X-Amzn-Requestid", "0")
-			w.WriteHeader(http.StatusBadRequest)
-			_, _ = w.Write([]byte(`{"__type":"com.amazon.coral.service#` + code + `","message":"said the server"}`))
-		}))
-		d, err := open(t, "dynamodb://elections/one?region=x&endpoint="+url.QueryEscape(server.URL))
-		if err != nil {
-			t.Fatal(err)
-		}
-		feedtest.Read(t, d)
-		valid = "SECOND"
-		if _, err := d.ReadCurrent(t.Context()); err == nil {
-			t.Fatalf("%s: the old credentials are accepted", code)
-		}
-		renew(valid)
-		if _, err := d.ReadCurrent(t.Context()); err != nil {
-			t.Errorf("%s: with the new credentials in the file: %v", code, err)
-		}
-		server.Close()
-	}
+	awstest.Renewed(t, dynamo.Open, "dynamodb://elections/one?region=x",
+		func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, map[string]any{}) },
+		func(w http.ResponseWriter, code string) { refuse(w, code, "said the server", nil) },
+		"ExpiredTokenException", "UnrecognizedClientException", "InvalidSignatureException")
 }

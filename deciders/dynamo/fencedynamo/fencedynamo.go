@@ -307,9 +307,8 @@ func Verify(ctx context.Context, client *dynamodb.Client, table, attribute strin
 	if err != nil {
 		return failed(err)
 	}
-	if n := len(out.Table.Replicas); n > 0 && out.Table.MultiRegionConsistency != types.MultiRegionConsistencyStrong {
-		return failed(fmt.Errorf("it is a global table with %d replicas and eventual consistency, where a deposed leader in another region could write: "+
-			"use a table of one region, or one with multi-Region strong consistency", n))
+	if where := dynamoproof.Regions(out.Table); where != "" {
+		return failed(fmt.Errorf("%s, where a deposed leader in another region could write: %s", where, dynamoproof.OneRegion))
 	}
 	life, err := client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table}, dynamoproof.Required)
 	var api smithy.APIError
