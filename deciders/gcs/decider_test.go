@@ -1,7 +1,6 @@
 package gcs_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -9,23 +8,44 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"mime"
-	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"cloud.google.com/go/storage"
+	"go.uber.org/goleak"
 	"google.golang.org/api/option"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/gcs"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
+	"github.com/c8e606e4/leaderelection/internal/test/sim/overhttp"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
+
+func TestMain(m *testing.M) {
+	proctest.Main(gcs.Open)
+	// Idle connections to servers that have ended linger.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
+}
+
+// Three processes on the emulator: one leader killed, one stopped past its term,
+// one cut off. See proctest for what is checked.
+func TestProcesses(t *testing.T) {
+	stores.Nightly(t, "real processes elect by the wall clock")
+	server := stores.FakeGCS(t, bucket)
+	proctest.Run(t, proctest.Options{
+		Address:  "gs://" + bucket + "/processes?anonymous=true&endpoint=" + server,
+		Upstream: strings.TrimPrefix(server, "http://"),
+	})
+}
 
 const bucket = "elections"
 
@@ -48,49 +68,6 @@ func TestConformance(t *testing.T) {
 		object := fmt.Sprintf("some/path/%d", elections.Add(1))
 		return func() leaderelection.RaceDecider { return gcs.NewDecider(client(t, server), bucket, object, nil) }
 	}, nil)
-}
-
-// receive starts a server that takes in one write, and returns its URL.
-func receive(t testing.TB, body, query *string) string {
-	t.Helper()
-	s := httptest.NewServer(once(func(w http.ResponseWriter, r *http.Request) {
-		b, _ := io.ReadAll(r.Body)
-		*body, *query = string(b), r.URL.RawQuery
-		_, _ = io.WriteString(w, inserted(r, b))
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
-}
-
-// once has a request of each three answered, and refuses the two that a decider makes after it to
-// see that conditions are honored.
-func once(answer http.HandlerFunc) http.Handler {
-	var n atomic.Int32
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if n.Add(1)%3 == 1 {
-			answer(w, r)
-			return
-		}
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusPreconditionFailed)
-		_, _ = io.WriteString(w, jsonError("conditionNotMet"))
-	})
-}
-
-// inserted is how the service describes the object that a request with this body made.
-func inserted(r *http.Request, body []byte) string {
-	_, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	parts := multipart.NewReader(bytes.NewReader(body), params["boundary"])
-	var content []byte
-	for {
-		part, err := parts.NextPart()
-		if err != nil {
-			break
-		}
-		content, _ = io.ReadAll(part) // the last part
-	}
-	return fmt.Sprintf(`{"kind":"storage#object","bucket":"elections","name":"one","generation":"2","updated":"2026-11-21T11:24:05.123Z","size":"%d","crc32c":"%s"}`, len(content), sum(content))
 }
 
 // sum is a checksum in the form of the service.
@@ -169,4 +146,76 @@ func TestLargeRecord(t *testing.T) {
 	if sent != 6 {
 		t.Errorf("%d requests for three writes and three reads", sent)
 	}
+}
+
+// Nothing that something else answers is believed. Whole campaigns are held to that
+// beside the emulator, in internal/test/stores/servers/fakegcs.
+func TestDisbelieves(t *testing.T) {
+	url := stores.FakeGCS(t, bucket)
+	tr := new(http.Transport)
+	defer tr.CloseIdleConnections()
+	overhttp.Disbelieves(t, overhttp.Store{
+		Decider: func(c *http.Client) leaderelection.RaceDecider {
+			client, err := storage.NewClient(t.Context(), option.WithEndpoint(url+"/storage/v1/"), storage.WithJSONReads(), option.WithHTTPClient(c))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return gcs.NewDecider(client, bucket, "one", nil)
+		},
+		Writes: func(r *http.Request) bool { return r.Method == http.MethodPost },
+	}, tr)
+}
+
+// Behind an endpoint may be anything: one that takes no notice of the condition has nobody
+// lead, and one that does is asked once.
+func TestEndpointProvesItself(t *testing.T) {
+	server, err := url.Parse(stores.FakeGCS(t, bucket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, deaf := range map[string]func(generation string) bool{
+		"Sound":            func(string) bool { return false },
+		"DeafToGeneration": func(generation string) bool { return generation != "0" },
+		"DeafToNone":       func(generation string) bool { return generation == "0" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			writes := 0
+			proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+				r.SetURL(server)
+				if r.In.Method != http.MethodPost {
+					return
+				}
+				writes++
+				if q := r.Out.URL.Query(); deaf(q.Get("ifGenerationMatch")) {
+					q.Del("ifGenerationMatch")
+					r.Out.URL.RawQuery = q.Encode()
+				}
+			}}
+			front := httptest.NewServer(proxy)
+			defer front.Close()
+			d := feedtest.Opened(t, gcs.Open, fmt.Sprintf("gs://%s/%s?anonymous=true&endpoint=%s", bucket, name, front.URL))
+			token, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i"})
+			if name != "Sound" {
+				feedtest.Permanent(t, err, "no notice of conditions")
+				if e, err := d.ReadCurrent(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) {
+					t.Errorf("a read returns %+v, %v", e, err)
+				}
+				return
+			}
+			if err != nil || writes != 3 {
+				t.Fatalf("%v, after %d writes, want 3", err, writes)
+			}
+			if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Extension: 1, Incarnation: "i", Token: token}); err != nil || writes != 4 {
+				t.Errorf("%v, after %d writes, want 4", err, writes)
+			}
+		})
+	}
+}
+
+// The client that Open makes leaves a connection that has died without a word, though the server
+// speaks HTTP/2.
+func TestAbandonedConnection(t *testing.T) {
+	relay := stores.NewRelay(t, stores.HTTP2Before(t, stores.FakeGCS(t, bucket)))
+	d := feedtest.Opened(t, gcs.Open, "gs://"+bucket+"/abandoned?anonymous=true&endpoint="+url.QueryEscape("https://"+relay.Addr))
+	feedtest.Abandons(t, d, relay.Swallow)
 }
