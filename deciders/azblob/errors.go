@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 	"unicode/utf8"
 
@@ -104,21 +103,6 @@ func ofAnswer(e *azcore.ResponseError) (hint string, lost bool) {
 func place(service, container, blob string) string {
 	u, _, _ := strings.Cut(service, "?")
 	return strings.TrimSuffix(redact.URL(u), "/") + "/" + container + "/" + blob
-}
-
-// ofAzure reports whether a service's URL is one of Azure's own clouds. Of a custom domain
-// it is not known.
-func ofAzure(service string) bool {
-	u, err := url.Parse(service)
-	if err != nil {
-		return false
-	}
-	for _, cloud := range []string{".core.windows.net", ".storage.azure.net", ".core.chinacloudapi.cn", ".core.usgovcloudapi.net"} {
-		if strings.HasSuffix(u.Hostname(), cloud) {
-			return true
-		}
-	}
-	return false
 }
 
 // checkNames says what the store will never allow. It leaves the finer points to
