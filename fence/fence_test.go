@@ -10,14 +10,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
-	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
 	"github.com/c8e606e4/leaderelection/viewtest"
@@ -58,36 +56,6 @@ func FuzzParseToken(f *testing.F) {
 	})
 }
 
-func TestGuard(t *testing.T) {
-	g := fence.NewGuard("orders", 3)
-	for _, c := range []struct {
-		token fence.Token
-		want  error
-	}{
-		{fencetest.Orders(2), fence.ErrStale}, {fencetest.Orders(3), nil}, {fencetest.Orders(3), nil}, {fencetest.Orders(5), nil}, {fencetest.Orders(4), fence.ErrStale}, {fencetest.Orders(5), nil},
-		{fencetest.Orders(0), fence.ErrNoToken}, {fence.Token{Election: "other", Number: 9}, fence.ErrOtherElection},
-	} {
-		if err := g.Check(t.Context(), c.token); !errors.Is(err, c.want) {
-			t.Errorf("%v: %v, want %v", c.token, err, c.want)
-		}
-		err := g.Do(t.Context(), c.token, func(context.Context) error { return nil })
-		if !errors.Is(err, c.want) {
-			t.Errorf("Do %v: %v, want %v", c.token, err, c.want)
-		}
-	}
-	var stale *fence.StaleError
-	if err := g.Check(t.Context(), fencetest.Orders(4)); !errors.As(err, &stale) || stale.Greatest != 5 || stale.Token != fencetest.Orders(4) {
-		t.Errorf("%v", err)
-	}
-	if g.Greatest() != 5 {
-		t.Error(g.Greatest())
-	}
-	var zero fence.Guard
-	if err := zero.Check(t.Context(), fencetest.Orders(1)); !errors.Is(err, fence.ErrOtherElection) {
-		t.Error(err)
-	}
-}
-
 // A Token that is not a token is never admitted: not by the Guard that has seen it, nor by one
 // without an election's name.
 func TestNotTokens(t *testing.T) {
@@ -115,38 +83,6 @@ func TestNotTokens(t *testing.T) {
 	gate.Election = ""
 	if _, err := gate.Token(); err == nil || !strings.Contains(err.Error(), "set Gate.Election") {
 		t.Errorf("a Gate without an election's name: %v", err)
-	}
-}
-
-// Whatever the order of arrival, no token is admitted after a greater one, and
-// no act of a smaller one runs once a greater one was admitted.
-func TestGuardConcurrently(t *testing.T) {
-	g := fence.NewGuard("orders", 0)
-	var running [65]atomic.Int32
-	var wg sync.WaitGroup
-	for i := range 64 {
-		wg.Go(func() {
-			for n := i/8 + 1; n <= 64; n += 7 {
-				before := g.Greatest()
-				err := g.Do(t.Context(), fencetest.Orders(uint64(n)), func(context.Context) error {
-					running[n].Add(1)
-					defer running[n].Add(-1)
-					for other := range running {
-						if other != n && running[other].Load() > 0 {
-							return fmt.Errorf("acts of %d and %d at once", other, n)
-						}
-					}
-					return nil
-				})
-				if err == nil && le.ElectionNumber(n) < before || err != nil && !errors.Is(err, fence.ErrStale) {
-					t.Errorf("%d after %d: %v", n, before, err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if g.Greatest() != 64 {
-		t.Errorf("%d", g.Greatest())
 	}
 }
 
@@ -195,7 +131,7 @@ func TestTransportStampsAndGates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := io.ReadAll(res.Body); !strings.Contains(string(got), le.ErrNotLeading.Error()) || strings.Contains(string(got), "second") {
+	if got, _ := io.ReadAll(res.Body); !strings.Contains(string(got), leaderelection.ErrNotLeading.Error()) || strings.Contains(string(got), "second") {
 		t.Errorf("%s", got)
 	}
 
@@ -204,7 +140,7 @@ func TestTransportStampsAndGates(t *testing.T) {
 		io.Reader
 		io.Closer
 	}{second, closerFunc(func() error { closed = true; return nil })}
-	if _, err := trip(ctx, h, http.MethodPut, body); !errors.Is(err, le.ErrNotLeading) || !closed || calls != 2 {
+	if _, err := trip(ctx, h, http.MethodPut, body); !errors.Is(err, leaderelection.ErrNotLeading) || !closed || calls != 2 {
 		t.Errorf("after the end: %v; body closed: %v, %d calls", err, closed, calls)
 	}
 	if _, err := trip(t.Context(), h, http.MethodPut, nil); !errors.Is(err, fence.ErrNoGate) {
@@ -292,32 +228,6 @@ func TestRequire(t *testing.T) {
 	}
 }
 
-func BenchmarkCheck(b *testing.B) {
-	g := fence.NewGuard("orders", 5)
-	token, err := fence.ParseToken("orders:5")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if g.Check(b.Context(), token) != nil {
-			b.Fatal("refused")
-		}
-	}
-}
-
-func BenchmarkCheckParallel(b *testing.B) {
-	g := fence.NewGuard("orders", 5)
-	token, _ := fence.ParseToken("orders:5")
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if g.Check(b.Context(), token) != nil {
-				b.Fatal("refused")
-			}
-		}
-	})
-}
-
 func BenchmarkRequire(b *testing.B) {
 	h := fence.Require(fence.NewGuard("orders", 5), nil)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	r := httptest.NewRequest(http.MethodPut, "/", nil)
@@ -327,4 +237,51 @@ func BenchmarkRequire(b *testing.B) {
 	for b.Loop() {
 		h.ServeHTTP(w, r)
 	}
+}
+
+// FuzzRequire sends any header: the resource is reached only with one good token of its election that is
+// not smaller than one before it, and each refusal is known for what it is.
+func FuzzRequire(f *testing.F) {
+	f.Add("POST", "orders:7", "", false, uint64(6))
+	f.Add("POST", "orders:5", "", false, uint64(6))
+	f.Add("GET", "", "", true, uint64(6))
+	f.Add("PUT", "orders:7", "orders:8", false, uint64(6))
+	f.Add("PUT", "others:7", "", false, uint64(0))
+	f.Add("PUT", " orders:7", "", false, uint64(0))
+	f.Add("PUT", "orders:18446744073709551615", "", false, uint64(0))
+	f.Add("PUT", "orders:+7", "", false, uint64(1))
+	f.Fuzz(func(t *testing.T, method, first, second string, reads bool, seen uint64) {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Method = method
+		for _, v := range []string{first, second} {
+			if v != "" {
+				r.Header.Add(fence.Header, v)
+			}
+		}
+		values := r.Header.Values(fence.Header)
+		safe := method == "GET" || method == "HEAD" || method == "OPTIONS" || method == "TRACE"
+		allowed := len(values) == 0 && safe && !reads
+		var malformed bool
+		if len(values) == 1 {
+			token, err := fence.ParseToken(values[0])
+			malformed = err != nil
+			allowed = err == nil && token.Election == "orders" && uint64(token.Number) >= seen
+		}
+		reached := false
+		guard := fence.NewGuard("orders", leaderelection.ElectionNumber(seen))
+		w := httptest.NewRecorder()
+		fence.Require(guard, &fence.RequireOptions{Reads: reads})(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			reached = true
+			if token, ok := fence.TokenFrom(r.Context()); ok != (len(values) == 1) || ok && uint64(token.Number) < seen {
+				t.Errorf("let in with %v, after %d", token, seen)
+			}
+		})).ServeHTTP(w, r)
+		refusal := fence.Refused(w.Result())
+		if reached != allowed || reached == (refusal != nil) {
+			t.Errorf("%s with %q after %d (reads: %t): reached is %t, want %t; refused with %v", method, values, seen, reads, reached, allowed, refusal)
+		}
+		if malformed && !errors.Is(refusal, fence.ErrMalformed) {
+			t.Errorf("%q is malformed, and refused with %v", values, refusal)
+		}
+	})
 }

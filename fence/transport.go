@@ -4,14 +4,89 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/internal/route/viewctx"
 )
+
+// Header is the HTTP header that carries a token.
+const Header = "Fencing-Token"
+
+// ErrNoGate means that a request was not sent, because its ctx belongs to no leadership.
+var ErrNoGate = errors.New("fence: not sent: the request's ctx has no Gate: use fence.WithGate")
+
+// Gate is the right to write of one leadership. Make it once, when the leadership begins, from
+// the view that OnElected gets. Do not take the View from a Campaign when something is sent:
+// work left over from an earlier leadership must not pass with the token of a later one.
+type Gate struct {
+	// View is the leadership's view, as OnElected gets it.
+	View View
+	// Election names the election, as for the resource's Guard. A Gate without it makes no token.
+	Election string
+}
+
+// View says until when a leadership lasts, and which it is: a *leaderelection.TimeView. Its methods
+// may be called by several goroutines at once. The owner of a shard gets its Gate from shard.Owned.
+type View interface {
+	ValueInFuture() bool
+	Get() time.Time
+	Clock() clocks.Clock
+	ElectionNumber() leaderelection.ElectionNumber
+}
+
+// Token returns the leadership's token. Once the view has ended it returns an error that wraps
+// leaderelection.ErrNotLeading. If the Gate has no View, it returns ErrNoGate. If it has no Election,
+// the error wraps ErrMalformed.
+func (g Gate) Token() (Token, error) {
+	if g.View == nil {
+		return Token{}, ErrNoGate
+	}
+	t := Token{Election: g.Election, Number: g.View.ElectionNumber()}
+	if !g.View.ValueInFuture() {
+		return Token{}, fmt.Errorf("fence: not sent: %w (token %d of %q)", leaderelection.ErrNotLeading, t.Number, t.Election)
+	}
+	if err := t.Check(t.Election); err != nil {
+		return Token{}, fmt.Errorf("fence: not sent: the Gate's View and Election make no token: %w", err)
+	}
+	return t, nil
+}
+
+type (
+	gateKey  struct{}
+	tokenKey struct{}
+)
+
+// WithGate returns a ctx whose requests belong to the leadership of g. A [Transport] sends them
+// with its token.
+func WithGate(ctx context.Context, g Gate) context.Context {
+	return context.WithValue(ctx, gateKey{}, g)
+}
+
+// GateFrom returns the Gate that WithGate put into ctx, or a Gate that lets nothing pass.
+func GateFrom(ctx context.Context) Gate {
+	g, _ := ctx.Value(gateKey{}).(Gate)
+	return g
+}
+
+// WithToken returns a ctx for the handling of a request that came with t. The middleware and the
+// interceptors of this library call it.
+func WithToken(ctx context.Context, t Token) context.Context {
+	return context.WithValue(ctx, tokenKey{}, t)
+}
+
+// TokenFrom returns the token that a request came with. Use it as the condition of the writes that
+// a handler makes for that request.
+func TokenFrom(ctx context.Context) (Token, bool) {
+	t, ok := ctx.Value(tokenKey{}).(Token)
+	return t, ok
+}
 
 // Transport is an http.RoundTripper that adds the token of a leadership to each request. Use it in
 // the http.Client by which a leader writes. The request's ctx says which leadership it belongs
