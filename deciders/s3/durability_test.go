@@ -21,18 +21,19 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
 	"github.com/c8e606e4/leaderelection/internal/test/stores/fakes3"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
 
 // Only the answers of a real bucket say that a rule deletes the record, that it is a copy, or that
 // it is copied.
 func TestDurability(t *testing.T) {
-	for header, says := range map[string]string{
-		"": "",
-		`X-Amz-Expiration: expiry-date="Fri, 27 Nov 2026 00:00:00 GMT", rule-id="all"`: "lifecycle rule deletes",
-		"X-Amz-Replication-Status: REPLICA":                                            "it is a copy",
-		"X-Amz-Replication-Status: PENDING":                                            "is replicated to another",
-		"X-Amz-Replication-Status: COMPLETED":                                          "is replicated to another",
+	for header, words := range map[string][]string{
+		"": nil,
+		`X-Amz-Expiration: expiry-date="Fri, 27 Nov 2026 00:00:00 GMT", rule-id="all"`: {"lifecycle rule deletes"},
+		"X-Amz-Replication-Status: REPLICA":                                            {"it is a copy"},
+		"X-Amz-Replication-Status: PENDING":                                            {"is replicated to another"},
+		"X-Amz-Replication-Status: COMPLETED":                                          {"is replicated to another"},
 	} {
 		d := s3.NewDecider(like(t, func(w http.ResponseWriter, r *http.Request, server http.Handler) {
 			if name, value, is := strings.Cut(header, ": "); is && r.Method == http.MethodGet {
@@ -43,16 +44,9 @@ func TestDurability(t *testing.T) {
 		if _, err := d.Durability(t.Context()); err == nil || !strings.Contains(err.Error(), "no record yet") {
 			t.Errorf("%s: before anybody has led: %v", header, err)
 		}
-		if _, err := d.WriteEntry(t.Context(), &first); err != nil {
-			t.Fatal(err)
-		}
-		warnings, err := d.Durability(t.Context())
-		if err != nil || (says == "") != (len(warnings) == 0) || says != "" && !strings.Contains(warnings[0].String(), says) {
-			t.Errorf("%s: %v, %v, want %q", header, warnings, err, says)
-		}
-		if e, err := d.ReadCurrent(t.Context()); err != nil || e.LeaderID != first.LeaderID {
-			t.Errorf("%s: read %+v, %v", header, e, err)
-		}
+		feedtest.Write(t, d, 1, nil)
+		feedtest.Examines(t, d, words...)
+		feedtest.Reads(t, d, 1)
 	}
 }
 

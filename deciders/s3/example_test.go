@@ -20,10 +20,7 @@ func ExampleNewDecider() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	decider := s3.NewDecider(awss3.NewFromConfig(cfg), "elections", "reports/nightly", nil)
-	if err := decider.VerifyConditionalWrites(ctx); err != nil {
-		log.Fatal(err) // a server that cannot decide an election
-	}
+	decider := s3.NewDecider(awss3.NewFromConfig(cfg), "elections", "reports/nightly", nil) // see VerifyConditionalWrites
 	candidate := leaderelection.Config{Decider: decider, LeaderID: "web-1"}
 	log.Print(candidate.Run(ctx, func(ctx context.Context, view *leaderelection.TimeView) error {
 		return ctx.Err() // work, and ask view.ValueInFuture() before each act
