@@ -93,9 +93,7 @@ func TestSignatureStaysSecret(t *testing.T) {
 	_, sig, _ := strings.Cut(secret, "sig=")
 	sig, _, _ = strings.Cut(sig, "&")
 	d := withSignature(t, server, secret)
-	if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{ElectionNumber: 1}); err != nil {
-		t.Fatal(err)
-	}
+	feedtest.Write(t, d, 1, nil)
 	_, lost := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{ElectionNumber: 1})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
@@ -243,9 +241,7 @@ func TestOptionsAreWritten(t *testing.T) {
 		}
 		return f
 	}), containerName, "one", &azblob.Options{ContentType: "text/plain", Metadata: map[string]string{"team": "reports"}, EncryptionScope: "scope"})
-	if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{}); err != nil {
-		t.Fatal(err)
-	}
+	feedtest.Write(t, d, 1, nil)
 	for name, want := range map[string]string{
 		"x-ms-blob-content-type": "text/plain", "x-ms-blob-cache-control": "no-store", "x-ms-meta-team": "reports",
 		"x-ms-encryption-scope": "scope", "If-None-Match": "*",

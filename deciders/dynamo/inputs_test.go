@@ -288,9 +288,7 @@ func openByURL(t *testing.T, endpoint string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := one.WriteEntry(t.Context(), &first); err != nil {
-		t.Fatal(err)
-	}
+	feedtest.Write(t, one, 1, nil)
 	same := dynamo.NewDecider(newClient(t, endpoint), "opened", "team/one /ü", &dynamo.Options{PartitionKey: "PK", SortKey: "SK", SortValue: "x"})
 	if e, err := same.ReadCurrent(t.Context()); err != nil || e.LeaderID != "a" {
 		t.Errorf("ReadCurrent of the same = %+v, %v", e, err)

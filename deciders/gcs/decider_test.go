@@ -113,10 +113,7 @@ func TestCommitTS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := d.ReadCurrent(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := feedtest.Read(t, d)
 	if w, r := written.CommitTS(), e.Token.CommitTS(); !w.Truncate(time.Second).Equal(r) || time.Since(w).Abs() > time.Minute {
 		t.Errorf("written at %v, and read as of %v", w, r)
 	}

@@ -20,7 +20,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/gcs"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
@@ -105,9 +104,7 @@ func TestOptionsAreWritten(t *testing.T) {
 	} {
 		var got, query string
 		d := feedtest.Opened(t, gcs.Open, address+"&endpoint="+url.QueryEscape(receive(t, &got, &query)))
-		if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{}); err != nil {
-			t.Fatal(err)
-		}
+		feedtest.Write(t, d, 1, nil)
 		if !strings.Contains(got, want) {
 			t.Errorf("%s: written %s\nwant %s", address, got, want)
 		}

@@ -44,9 +44,7 @@ func TestDeleteMarker(t *testing.T) {
 		if err != nil || !e.Vacant() || e.ElectionNumber != leaderelection.NoElections || e.Emptied != marked {
 			t.Errorf("%+v, %v; want Emptied %v", e, err, marked)
 		}
-		if _, err := d.WriteEntry(t.Context(), &first); err != nil {
-			t.Error(err)
-		}
+		feedtest.Write(t, d, 1, nil)
 		if e, err := d.ReadCurrent(t.Context()); err != nil || e.Emptied || e.LeaderID != "a" {
 			t.Errorf("%+v, %v", e, err)
 		}
@@ -74,19 +72,12 @@ func editedByHand(t *testing.T, endpoint string) {
 	client := newClient(t, endpoint)
 	bucket, key := newBucket(t, client), "edited"
 	d := s3.NewDecider(client, bucket, key, nil)
-	old, err := d.WriteEntry(t.Context(), &first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := feedtest.Write(t, d, 1, nil)
 	edited := strings.Replace(contentOf(t, client, bucket, key), `"leader_id":"a"`, `"leader_id": "b"`, 1)
 	if _, err := client.PutObject(t.Context(), &awss3.PutObjectInput{Bucket: &bucket, Key: &key, Body: strings.NewReader(edited)}); err != nil {
 		t.Fatal(err)
 	}
-	e := first
-	e.Token = old
-	if _, err := d.WriteEntry(t.Context(), &e); !errors.Is(err, leaderelection.ErrLostRace) {
-		t.Errorf("WriteEntry over what was edited by hand: %v, want %v", err, leaderelection.ErrLostRace)
-	}
+	feedtest.Lost(t, feedtest.WriteError(t, d, 1, old))
 	if e, err := d.ReadCurrent(t.Context()); err != nil || e.LeaderID != "b" {
 		t.Errorf("ReadCurrent = %+v, %v", e, err)
 	}
@@ -98,26 +89,16 @@ func deleted(t *testing.T, endpoint string) {
 	client := newClient(t, endpoint)
 	bucket, key := newBucket(t, client), "deleted"
 	d := s3.NewDecider(client, bucket, key, nil)
-	e := first
-	var err error
-	if e.Token, err = d.WriteEntry(t.Context(), &e); err != nil {
-		t.Fatal(err)
-	}
+	token := feedtest.Write(t, d, 1, nil)
 	if _, err := client.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: &bucket, Key: &key}); err != nil {
 		t.Fatal(err)
 	}
-	e.Extension++
-	if _, err := d.WriteEntry(t.Context(), &e); !errors.Is(err, leaderelection.ErrLostRace) {
-		t.Errorf("WriteEntry over a deleted record: %v, want %v", err, leaderelection.ErrLostRace)
+	feedtest.Lost(t, feedtest.WriteError(t, d, 1, token))
+	vacant := feedtest.Read(t, d)
+	if !vacant.Vacant() || vacant.ElectionNumber != leaderelection.NoElections {
+		t.Fatalf("ReadCurrent = %+v", vacant)
 	}
-	vacant, err := d.ReadCurrent(t.Context())
-	if err != nil || !vacant.Vacant() || vacant.ElectionNumber != leaderelection.NoElections {
-		t.Fatalf("ReadCurrent = %+v, %v", vacant, err)
-	}
-	e.Token = vacant.Token
-	if _, err := d.WriteEntry(t.Context(), &e); err != nil {
-		t.Errorf("WriteEntry to create it again: %v", err)
-	}
+	feedtest.Write(t, d, 1, vacant.Token)
 }
 
 func contentOf(t *testing.T, client *awss3.Client, bucket, key string) string {
@@ -388,9 +369,7 @@ func openByURL(t *testing.T, endpoint string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := one.WriteEntry(t.Context(), &first); err != nil {
-		t.Fatal(err)
-	}
+	feedtest.Write(t, one, 1, nil)
 	if e, err := s3.NewDecider(client, bucket, "team/one ü", nil).ReadCurrent(t.Context()); err != nil || e.LeaderID != "a" {
 		t.Errorf("ReadCurrent of the same = %+v, %v", e, err)
 	}

@@ -343,10 +343,7 @@ func TestReadOfTwoVersions(t *testing.T) {
 					if err := write(leader, first); err != nil {
 						t.Fatal(err)
 					}
-					e, err := leader.ReadCurrent(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					e := feedtest.Read(t, leader)
 					gets = 0
 					between = func() {
 						e.LeaderID, e.ElectionNumber = "b", 2
@@ -354,10 +351,7 @@ func TestReadOfTwoVersions(t *testing.T) {
 							t.Error(err)
 						}
 					}
-					seen, err := other.ReadCurrent(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					seen := feedtest.Read(t, other)
 					between = nil
 					claim := *seen
 					claim.LeaderID, claim.ElectionNumber = "c", seen.ElectionNumber+1
