@@ -237,9 +237,9 @@ MAKE_DIST  = PATH="$(CURDIR)/bin:$$PATH" GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=rem
 snapshot: bin/goreleaser-$(GORELEASER) bin/cyclonedx-gomod-$(CYCLONEDX)
 	$(MAKE_DIST) --snapshot
 
-# What the workflow release.yml does at a tag. It has not been run: nothing is released yet.
+# What the job build of release.yml does at a tag, and what it needs. It has not been run: nothing is released yet.
 .PHONY: release
-release: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/cyclonedx-gomod-$(CYCLONEDX)
+release: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/crane-$(CRANE) bin/cyclonedx-gomod-$(CYCLONEDX)
 	PATH="$(CURDIR)/bin:$$PATH" bin/goreleaser-$(GORELEASER) release --clean --parallelism 2
 
 # Those of linux/amd64 alone, the image, and the chart, all of which are then tried: installed, verified, run.
@@ -249,8 +249,8 @@ release: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/cyclonedx-gomod-$(CYCLONE
 packages: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/crane-$(CRANE) bin/cyclonedx-gomod-$(CYCLONEDX) bin/helm kube
 	LINUX_AMD64_ONLY=1 $(MAKE_DIST) --snapshot
 	rm -rf bin/candidate && tools/release/release.sh v1.99.0 $(CURDIR)/bin/candidate
-	cd bin/candidate && git checkout --quiet v1.99.0 && LINUX_AMD64_ONLY=1 $(MAKE_DIST) --skip=publish
-	KO=$(CURDIR)/bin/ko-$(KO) CRANE=$(CURDIR)/bin/crane-$(CRANE) HELM=$(CURDIR)/bin/helm packaging/try.sh bin/dist bin/candidate/bin/dist
+	cd bin/candidate && git checkout --quiet v1.99.0 && LINUX_AMD64_ONLY=1 $(MAKE_DIST)
+	KO=$(CURDIR)/bin/ko-$(KO) CRANE=$(CURDIR)/bin/crane-$(CRANE) HELM=$(CURDIR)/bin/helm deploy/packaging/try.sh bin/dist bin/candidate/bin/dist
 	$(GO) test -count=1 -tags packages -timeout 15m $(TESTFLAGS) ./deploy/helm
 
 .PHONY: bin/helm

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
@@ -16,57 +15,35 @@ import (
 // wait until one of them returns: a store that hangs must not pile up goroutines.
 const maxAbandoned = 4
 
-// follower learns of the record for a campaign or an observer. It makes at most one store call at a
-// time, and runs a feed if the store has one. Their results reach the owner's loop as events, and
-// the owner decides what they mean. Everything but post belongs to the loop's goroutine.
-type follower struct {
-	owner interface { // the campaign, or the observer
-		answered(a *answer, now instant)
-		learn(e *RaceEntry, began, now instant, how source)
-	}
-	known *claims // the owner's
-	*timekeeper
-	mailbox loop.Mailbox[event]
+// storeCalls is what a campaign knows of its calls to the store. It makes at most one at a time. Their results reach
+// the loop as events.
+type storeCalls struct {
 	urgency
-	decider  RaceDecider
-	place    atomic.Pointer[string] // see askPlace
-	poll     time.Duration
-	timeout  time.Duration // of one store call
-	patience time.Duration // how long an ErrDenied may last before it counts
-	logger   *slog.Logger
-	trace    *Trace
-	events   loop.Calls
-
-	ctx     context.Context // of store calls and feeds: the caller's values, without its end
-	winding bool            // calls and feed are told to end
+	place     atomic.Pointer[string] // see askPlace
+	pollEvery time.Duration
+	timeout   time.Duration   // of one store call
+	ctx       context.Context // of store calls and feeds: the caller's values, without its end
+	winding   bool            // calls and feed are told to end
 
 	call      *call                 // the one in flight
 	hanging   int                   // abandoned calls that have not returned
 	worked    bool                  // some read has succeeded, or the feed has delivered
-	wrote     bool                  // the store has taken a write, or refused one as a lost race
-	answered  bool                  // tellPlace has been called
+	written   bool                  // the store has taken a write, or refused one as a lost race
+	placed    bool                  // tellPlace has been called
 	failure   error                 // an ErrPermanent of a read or write, before any had worked
 	lastErr   atomic.Pointer[error] // of the last call, if it failed
 	denied    time.Duration         // since when all calls have ended with an ErrPermanent
 	isDenied  bool
-	calls     loop.Outage
-	reads     retry
+	outage    loop.Outage
+	reads     loop.Retry
+	writes    loop.Retry
 	lastCall  time.Duration // when the last call began
 	lastRead  time.Duration // and the last read
 	everAsked bool
-	awaited   *RaceEntry    // the state of the record for which turn has set turnAt
-	turnAt    time.Duration // see turn
+	awaited   *RaceEntry    // the state of the record for which inTurn has set turnAt
+	turnAt    time.Duration // see inTurn
 
 	sayBlocked time.Duration // when to say next that calls hang
-
-	feed        ChangeFeed // nil: poll
-	feedUp      bool       // it has delivered, and not failed since
-	feedSession *session
-	feedRunning bool
-	heard       time.Duration // when it last delivered
-	feedFails   loop.Outage
-	outrun      int // reads in a row that were newer than what the feed had delivered
-	feeds       retry
 }
 
 // call is one store call.
@@ -90,59 +67,37 @@ type answer struct {
 	err     error
 }
 
-// init prepares a follower. Its jitter depends on name, and the pauses of its retries on poll and
-// term.
-func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, name string, poll, term time.Duration) {
-	f.timekeeper = newTimekeeper(clock)
-	if !f.system {
-		f.mailbox.Clock = clock
-	}
-	f.decider = d
-	f.feed, _ = d.(ChangeFeed)
-	f.poll, f.timeout, f.patience = poll, min(max(term/4, minInterval), maxCall), term
-	f.reads, _ = backoffs(name, poll, term)
-	f.calls.To, f.calls.Over = f.log, "the store is back"
-	f.feedFails.To, f.feedFails.Over, f.feedFails.Once = f.log, "the feed delivers", true // a store that cannot push is polled for good
-	f.feeds = f.reads
-	f.feeds.limit = max(f.feeds.limit, term)
-	f.ctx = context.WithoutCancel(ctx)
-	f.events.Limit, f.events.Idle = maxEvents, func() { f.post(nothing) }
-}
-
 // maxCall is how long a store call, or Healthy, may take if terms are long. No store answers so
 // late, and a call that hangs must not keep a candidate from the next one for hours.
 const maxCall = 30 * time.Second
 
 // begin makes a store call, in its own goroutine. A write puts entry over over, which its answer
 // keeps.
-func (f *follower) begin(now instant, kind OpKind, entry, over *RaceEntry) {
-	ctx, cancel := context.WithCancel(f.ctx)
-	k := &call{kind: kind, entry: entry, over: over, start: now, deadline: now.mono + f.timeout, cancel: cancel}
-	f.call, f.lastCall = k, now.mono
+func (c *Campaign) begin(now instant, kind OpKind, entry, over *RaceEntry) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	k := &call{kind: kind, entry: entry, over: over, start: now, deadline: now.mono + c.timeout, cancel: cancel}
+	c.call, c.lastCall = k, now.mono
 	if kind == OpRead {
-		f.lastRead, f.everAsked = now.mono, true
-		if f.poll >= minPause {
-			f.reads.note(now.mono)
-			f.reads.noted = true
+		c.lastRead, c.everAsked = now.mono, true
+		if c.pollEvery >= loop.MinPause {
+			c.reads.Began(now.mono)
 		}
 	}
-	go func() {
-		a := &answer{call: k, err: errGoexit}
-		// Deferred, so it runs even if the call ends its goroutine, as t.FailNow does.
-		defer func() {
-			cancel()
-			f.post(func(now instant) {
-				f.settle(a, now)
-				f.owner.answered(a, now)
-			})
-		}()
-		f.askPlace()
+	a := &answer{call: k, err: errGoexit}
+	loop.Go(func() {
+		c.askPlace()
 		if k.kind == OpRead {
-			a.got, a.err = readCurrent(ctx, f.decider)
+			a.got, a.err = readCurrent(ctx, c.cfg.Decider)
 		} else {
-			a.token, a.err = writeEntry(ctx, f.decider, k.entry)
+			a.token, a.err = writeEntry(ctx, c.cfg.Decider, k.entry)
 		}
-	}()
+	}, func() {
+		cancel()
+		c.post(func(now instant) {
+			c.settle(a, now)
+			c.answered(a, now)
+		})
+	})
 }
 
 var errGoexit = errors.New("leaderelection: the RaceDecider ended its goroutine instead of returning")
@@ -181,79 +136,79 @@ func writeEntry(ctx context.Context, d RaceDecider, e *RaceEntry) (LeaderToken, 
 }
 
 // settle closes the call that a answers, in time or late.
-func (f *follower) settle(a *answer, now instant) {
+func (c *Campaign) settle(a *answer, now instant) {
 	if a.abandoned {
-		f.hanging--
-		f.tellLate(a, now)
+		c.hanging--
+		c.tellLate(a, now)
 	} else {
-		f.call = nil
-		f.traceCall(a, now)
+		c.call = nil
+		c.traceCall(a, now)
 	}
-	f.respect(a, now)
-	worked := &f.wrote
+	c.respect(a, now)
+	worked := &c.written
 	if a.kind == OpRead {
-		worked = &f.worked
+		worked = &c.worked
 	}
 	if permanent := errors.Is(a.err, ErrPermanent); !permanent {
-		f.isDenied = false
-	} else if !f.isDenied {
-		f.isDenied, f.denied = true, now.mono
+		c.isDenied = false
+	} else if !c.isDenied {
+		c.isDenied, c.denied = true, now.mono
 	}
 	switch {
 	case a.err == nil || errors.Is(a.err, ErrLostRace):
 		*worked = true
-		f.lastErr.Store(nil)
-		f.tellPlace()
-	case errors.Is(a.err, ErrPermanent) && !*worked && f.failure == nil && (!errors.Is(a.err, ErrDenied) || now.mono-f.denied >= f.patience):
-		f.failure = a.err
+		c.lastErr.Store(nil)
+		c.tellPlace()
+	case errors.Is(a.err, ErrPermanent) && !*worked && c.failure == nil && (!errors.Is(a.err, ErrDenied) || now.mono-c.denied >= c.cfg.TermLength):
+		c.failure = a.err
 	}
-	if a.err != nil && !errors.Is(a.err, ErrLostRace) && !f.winding && !a.abandoned {
-		f.lastErr.Store(&a.err)
+	if a.err != nil && !errors.Is(a.err, ErrLostRace) && !c.winding && !a.abandoned {
+		c.lastErr.Store(&a.err)
 	}
 	switch {
 	case a.kind != OpRead || a.abandoned:
 	case a.err != nil:
-		f.reads.failed(a.start.mono, f.urgent(now))
+		c.reads.Failed(a.start.mono, c.urgent(now))
 	default:
-		f.reads.worked()
+		c.reads.Worked()
 	}
 }
 
 // giveUpCall abandons the call in flight if its time is over, and tells the owner.
-func (f *follower) giveUpCall(now instant) {
-	k := f.call
+func (c *Campaign) giveUpCall(now instant) {
+	k := c.call
 	if k == nil || now.mono < k.deadline {
 		return
 	}
 	k.abandoned = true
 	k.cancel()
-	f.call = nil
-	f.hanging++
-	err := fmt.Errorf("leaderelection: %s at %s: no answer within %v: %w", k.kind, f.knownPlace(), k.deadline-k.start.mono, context.DeadlineExceeded)
+	c.call = nil
+	c.hanging++
+	err := fmt.Errorf("leaderelection: %s at %s: no answer within %v: %w", k.kind, c.knownPlace(), k.deadline-k.start.mono, context.DeadlineExceeded)
 	late := &answer{call: k, givenUp: true, err: err}
 	k.told = &err
-	f.lastErr.Store(k.told)
-	f.isDenied = false
-	f.traceCall(late, now)
+	c.lastErr.Store(k.told)
+	c.isDenied = false
+	c.traceCall(late, now)
 	if k.kind == OpRead {
-		f.reads.failed(k.start.mono, f.urgent(now))
+		c.reads.Failed(k.start.mono, c.urgent(now))
 	}
-	f.owner.answered(late, now)
+	c.answered(late, now)
 }
 
 // tellLate reports the error with which an abandoned call has returned: the reason why it took so long.
-func (f *follower) tellLate(a *answer, now instant) {
-	if a.err == nil || f.winding || errors.Is(a.err, ErrLostRace) {
+func (c *Campaign) tellLate(a *answer, now instant) {
+	if a.err == nil || c.winding || errors.Is(a.err, ErrLostRace) {
 		return
 	}
-	f.calls.Explain(now.mono, "the store operation that was given up has failed", "op", string(a.kind), "took", now.mono-a.start.mono, "err", a.err)
+	c.outage.Explain(now.mono, "the store operation that was given up has failed", "op", string(a.kind), "took", now.mono-a.start.mono, "err", a.err)
 	why := fmt.Errorf("%w: %w", *a.told, a.err)
-	f.lastErr.CompareAndSwap(a.told, &why)
+	c.lastErr.CompareAndSwap(a.told, &why)
 }
 
 // lastError returns the error of the last store call, or nil if it worked.
-func (f *follower) lastError() error {
-	if err := f.lastErr.Load(); err != nil {
+func (c *Campaign) lastError() error {
+	if err := c.lastErr.Load(); err != nil {
 		return *err
 	}
 	return nil
@@ -262,10 +217,10 @@ func (f *follower) lastError() error {
 // because returns cause, which ends a campaign or an observer, with the error of the last store
 // call in its text. It wraps only cause: the store's error may wrap other ctx errors, which must
 // not look like the cause.
-func (f *follower) because(cause error) error {
-	last := f.lastError()
-	if k := f.call; last == nil && k != nil && !f.worked {
-		last = fmt.Errorf("leaderelection: %s at %s: no answer yet", k.kind, f.knownPlace())
+func (c *Campaign) because(cause error) error {
+	last := c.lastError()
+	if k := c.call; last == nil && k != nil && !c.worked {
+		last = fmt.Errorf("leaderelection: %s at %s: no answer yet", k.kind, c.knownPlace())
 	}
 	if last == nil {
 		return cause
@@ -274,71 +229,74 @@ func (f *follower) because(cause error) error {
 }
 
 // mayCall reports whether a call can be made now. If not, it sets wake for the next look.
-func (f *follower) mayCall(wake *alarm) bool {
-	if f.call != nil {
-		wake.at(f.call.deadline)
+func (c *Campaign) mayCall(wake *alarm) bool {
+	if c.call != nil {
+		wake.at(c.call.deadline)
 		return false
 	}
-	if until := f.notBefore(); wake.now.mono < until {
+	if until := c.notBefore(); wake.now.mono < until {
 		wake.at(until)
 		return false
 	}
-	if f.hanging < maxAbandoned {
+	if c.hanging < maxAbandoned {
 		return true
 	}
-	if wake.now.mono >= f.sayBlocked {
-		f.sayBlocked = wake.now.mono + time.Minute
-		f.log(slog.LevelWarn, "calls to the store do not return, though their ctx has ended; none is made before one returns", "hanging", f.hanging, "for", wake.now.mono-f.lastCall)
+	if wake.now.mono >= c.sayBlocked {
+		c.sayBlocked = wake.now.mono + time.Minute
+		c.log(slog.LevelWarn, "calls to the store do not return, though their ctx has ended; none is made before one returns", "hanging", c.hanging, "for", wake.now.mono-c.lastCall)
 	}
-	wake.at(f.sayBlocked) // a call that returns wakes the loop
+	wake.at(c.sayBlocked) // a call that returns wakes the loop
 	return false
 }
 
 // read makes a read at the elapsed time due, or as soon after it as earlier failures allow.
-func (f *follower) read(wake *alarm, due time.Duration) {
-	due = max(due, f.reads.notBefore)
+func (c *Campaign) read(wake *alarm, due time.Duration) {
+	due = max(due, c.reads.NotBefore)
 	if wake.now.mono < due {
 		wake.at(due)
 		return
 	}
-	f.begin(wake.now, OpRead, nil, nil)
-	wake.at(f.call.deadline)
+	c.begin(wake.now, OpRead, nil, nil)
+	wake.at(c.call.deadline)
 }
 
-// tellNews reports to Trace a record that is newer than all before it.
-func (f *follower) tellNews(e *RaceEntry) {
-	if t := f.trace; t != nil && t.News != nil {
-		entry := e.Clone()
-		f.events.Add(func() { t.News(*entry) })
+// notify calls a hook of Trace, if it has that one, without waiting for it.
+func notify[E any](c *Campaign, hook func(E), e E) {
+	if hook != nil {
+		c.events.Add(func() { hook(e) })
 	}
 }
 
-func (f *follower) traceCall(a *answer, now instant) {
-	if f.trace != nil && f.trace.StoreOp != nil {
-		op := StoreOp{Kind: a.kind, Start: a.start.wall, Duration: now.mono - a.start.mono, Abandoned: a.abandoned, Err: a.err}
-		if e := a.got; e != nil {
-			op.Number = e.ElectionNumber
-			op.CommitTS = commitTS(e.Token)
-		} else if a.entry != nil {
-			op.Number = a.entry.ElectionNumber
-			op.CommitTS = commitTS(a.token)
-		}
-		f.events.Add(func() { f.trace.StoreOp(op) })
+// tellEntry calls a hook of Trace with a copy of a record.
+func (c *Campaign) tellEntry(hook func(RaceEntry), e *RaceEntry) {
+	if hook != nil {
+		notify(c, hook, *e.Clone())
 	}
+}
+
+func (c *Campaign) traceCall(a *answer, now instant) {
 	took := now.mono - a.start.mono
+	op := StoreOp{Kind: a.kind, Start: a.start.wall, Duration: took, Abandoned: a.abandoned, Err: a.err}
+	if e := a.got; e != nil {
+		op.Number, op.CommitTS = e.ElectionNumber, commitTS(e.Token)
+	} else if a.entry != nil {
+		op.Number, op.CommitTS = a.entry.ElectionNumber, commitTS(a.token)
+	}
+	notify(c, c.cfg.Trace.StoreOp, op)
+	args := []any{"op", string(a.kind), "took", took}
+	if a.err != nil {
+		args = append(args, "err", a.err)
+	}
 	switch {
-	case a.err == nil:
-		f.log(slog.LevelDebug, "store operation", "op", string(a.kind), "took", took)
-		f.calls.Worked(now.mono, a.kind.does())
-	case errors.Is(a.err, ErrLostRace):
-		f.log(slog.LevelDebug, "store operation", "op", string(a.kind), "took", took, "err", a.err)
-		f.calls.Worked(now.mono, a.kind.does())
-	case f.winding && errors.Is(a.err, context.Canceled):
-		f.log(slog.LevelDebug, "store operation", "op", string(a.kind), "took", took, "err", "not awaited, because the campaign or the watch has ended")
+	case a.err == nil, errors.Is(a.err, ErrLostRace):
+		c.log(slog.LevelDebug, "store operation", args...)
+		c.outage.Worked(now.mono, a.kind.does())
+	case c.winding && errors.Is(a.err, context.Canceled):
+		c.log(slog.LevelDebug, "store operation, not awaited, because the campaign or the watch has ended", args...)
 	case errors.Is(a.err, ErrPermanent): // whether it is tried again depends on what has worked before
-		f.calls.Failed(now.mono, a.kind.does(), "a store operation failed", "op", string(a.kind), "took", took, "err", a.err)
+		c.outage.Failed(now.mono, a.kind.does(), "a store operation failed", args...)
 	default:
-		f.calls.Failed(now.mono, a.kind.does(), "a store operation failed; it will be tried again", "op", string(a.kind), "took", took, "err", a.err)
+		c.outage.Failed(now.mono, a.kind.does(), "a store operation failed; it will be tried again", args...)
 	}
 }
 
@@ -352,33 +310,33 @@ func (k OpKind) does() string {
 }
 
 // log writes to the Logger, without waiting for it.
-func (f *follower) log(level slog.Level, msg string, args ...any) {
-	l, at := f.logger, f.now().wall
+func (c *Campaign) log(level slog.Level, msg string, args ...any) {
+	l, at := c.cfg.Logger, c.now().wall
 	if l == nil {
 		if level < slog.LevelWarn {
 			return
 		}
 		l = slog.Default()
 	}
-	f.events.Add(func() {
-		if !l.Enabled(f.ctx, level) {
+	c.events.Add(func() {
+		if !l.Enabled(c.ctx, level) {
 			return
 		}
 		r := slog.NewRecord(at, level, "leaderelection: "+msg, 0)
 		r.Add(args...)
-		_ = l.Handler().Handle(f.ctx, r)
+		_ = l.Handler().Handle(c.ctx, r)
 	})
 }
 
 // wind tells all calls and the feed to end. It reports whether they have ended and all events are
 // told.
-func (f *follower) wind() bool {
-	f.winding = true
-	if f.call != nil {
-		f.call.cancel()
+func (c *Campaign) wind() bool {
+	c.winding = true
+	if c.call != nil {
+		c.call.cancel()
 	}
-	if f.feedSession != nil {
-		f.feedSession.cancel()
+	if c.feedSession != nil {
+		c.feedSession.cancel()
 	}
-	return f.call == nil && f.hanging == 0 && !f.feedRunning && !f.events.Busy()
+	return c.call == nil && c.hanging == 0 && !c.feedRunning && !c.events.Busy()
 }

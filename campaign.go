@@ -20,11 +20,17 @@ type Campaign struct {
 	// a time. Then it computes again what is due, does it, and sleeps until the next moment
 	// at which something can be due. It never waits for the store or for user code.
 
-	cfg    Config
-	start  context.Context
-	single *single // nil: it leads as often as it wins
-	f      follower
-	l      *lease
+	cfg      Config
+	start    context.Context
+	single   single
+	observer *observer // nil: it is a candidate
+	l        *lease
+
+	*timekeeper
+	mailbox loop.Mailbox[event]
+	events  loop.Calls // of Trace and Logger
+	storeCalls
+	feedState
 
 	view   atomic.Pointer[TimeView] // of the newest leadership
 	leader atomic.Pointer[RaceEntry]
@@ -37,19 +43,17 @@ type Campaign struct {
 	last       *leadership   // the one before
 	idleSince  time.Duration // when the last leadership's callbacks had returned
 	cooldown   time.Duration // no campaign before this
-	writes     retry
 	wroteAt    time.Duration // when a write last returned, or was given up
 	reread     bool          // the lease has asked for a read since the last write
 	health     health
 	clock      clockCheck
 	trouble    time.Duration // when a store call last failed or was slow, while leading
 	changed    deliveries    // LeaderChanged
-	told       *RaceEntry    // the last record handed to LeaderChanged
 	diagnosis  diagnosis
 	refused    refusals
 	proofs     proofs
 	resigners  []chan error
-	asks       []*leadAsked  // those who wait in Lead
+	asks       []leadAsked   // those who wait in Lead
 	slice      time.Duration // the longest a leader sleeps
 
 	stopping bool
@@ -60,22 +64,25 @@ type Campaign struct {
 }
 
 // newCampaign returns a campaign, which begins with its loop. cfg is valid and has its defaults.
-func newCampaign(ctx context.Context, cfg Config, hold time.Duration, s *single) *Campaign {
-	c := &Campaign{cfg: cfg, start: ctx, single: s, done: make(chan struct{})}
-	f := &c.f
-	f.init(ctx, cfg.Clock, cfg.Decider, cfg.LeaderID, cfg.PollInterval, cfg.TermLength)
-	f.logger, f.trace = cfg.Logger, cfg.Trace
-	c.l = newLease(cfg.policy(hold))
-	f.owner, f.known = c, &c.l.claims
-	c.diagnosis = diagnosis{f: f, id: cfg.LeaderID, held: hold > 0}
-	c.health = health{f: f, of: cfg.Healthy, every: cfg.PollInterval}
-	c.proofs = proofs{f: f, l: c.l, line: cfg.Lifeline}
-	c.clock = clockCheck{f: f, l: c.l}
+func newCampaign(ctx context.Context, cfg Config, hold time.Duration, s single) *Campaign {
+	c := &Campaign{cfg: cfg, start: ctx, single: s, done: make(chan struct{}), timekeeper: newTimekeeper(cfg.Clock), l: newLease(cfg.policy(hold))}
+	if !c.System {
+		c.mailbox.Clock = cfg.Clock
+	}
+	c.ctx = context.WithoutCancel(ctx)
+	c.events = loop.Calls{Limit: maxEvents, Idle: func() { c.post(nothing) }}
+	c.changed = deliveries{Calls: loop.Calls{Limit: maxWaiting, Idle: c.events.Idle}, ctx: c.ctx}
+	c.pollEvery, c.timeout = cfg.PollInterval, min(max(cfg.TermLength/4, minInterval), maxCall)
+	c.reads = loop.NewRetry(cfg.LeaderID, cfg.PollInterval, cfg.TermLength)
+	c.writes, c.feeds = c.reads, c.reads
+	c.writes.Limit, c.writes.Seed = max(c.reads.Limit, 4*c.reads.Base), c.reads.Seed+1
+	c.feeds.Limit = max(c.reads.Limit, cfg.TermLength)
+	c.outage = loop.Outage{To: c.log, Over: "the store is back"}
+	c.feed, _ = cfg.Decider.(ChangeFeed)
+	c.feedFails = loop.Outage{To: c.log, Over: "the feed delivers", Once: true} // a store that cannot push is polled for good
+	c.diagnosis.c, c.health.c, c.proofs.c, c.clock.c = c, c, c, c
 	c.clock.bounded, _ = cfg.Clock.(clocks.Bounded)
-	_, c.writes = backoffs(cfg.LeaderID, cfg.PollInterval, cfg.TermLength)
-	c.changed = deliveries{Calls: loop.Calls{Limit: maxWaiting, Idle: f.events.Idle}, ctx: context.WithoutCancel(ctx)}
-	c.view.Store(newView(f.timekeeper, NoElections))
-	f.log(slog.LevelInfo, "campaign started", "id", cfg.LeaderID, "place", firstPlace{f}, "term", cfg.TermLength, "skew", cfg.MaxClockSkew, "pushed", f.feed != nil)
+	c.view.Store(newView(c.timekeeper, NoElections))
 	return c
 }
 
@@ -101,7 +108,7 @@ func (c *Campaign) Leader() RaceEntry {
 func (c *Campaign) Status() Status { return Status(c.status.Load()) }
 
 // LastError returns the error of the last store call, or nil if that call worked.
-func (c *Campaign) LastError() error { return c.f.lastError() }
+func (c *Campaign) LastError() error { return c.lastError() }
 
 // Done returns a channel that is closed when the campaign has stopped and every callback has
 // returned.
@@ -121,7 +128,7 @@ func (c *Campaign) ask(ctx context.Context, e event, answer <-chan error) error 
 		return nil
 	default:
 	}
-	c.f.post(e)
+	c.post(e)
 	select {
 	case err := <-answer:
 		return err
@@ -156,14 +163,14 @@ const stuckTerms = 4
 // stuck returns why only a new process helps, or nil.
 func (c *Campaign) stuck(now instant) error {
 	limit := now.mono - stuckTerms*c.cfg.TermLength
-	if since, running := c.changed.look(now); running && since < limit {
+	if since, running := c.changed.Look(now.mono); running && since < limit {
 		return fmt.Errorf("leaderelection: LeaderChanged has not returned for %v", (now.mono - since).Round(time.Second))
 	}
-	if c.f.hanging >= maxAbandoned && c.f.lastCall < limit {
-		return fmt.Errorf("leaderelection: for %v no call to the store has returned, though their ctx has ended: the RaceDecider must return then", (now.mono - c.f.lastCall).Round(time.Second))
+	if c.hanging >= maxAbandoned && c.lastCall < limit {
+		return fmt.Errorf("leaderelection: for %v no call to the store has returned, though their ctx has ended: the RaceDecider must return then", (now.mono - c.lastCall).Round(time.Second))
 	}
-	if c.f.isDenied && c.f.denied < limit {
-		return fmt.Errorf("leaderelection: for %v the store has refused every call: %w", (now.mono - c.f.denied).Round(time.Second), c.f.lastError())
+	if c.isDenied && c.denied < limit {
+		return fmt.Errorf("leaderelection: for %v the store has refused every call: %w", (now.mono - c.denied).Round(time.Second), c.lastError())
 	}
 	return nil
 }
@@ -171,21 +178,24 @@ func (c *Campaign) stuck(now instant) error {
 // loop is the campaign, from its beginning to its end, in one goroutine.
 func (c *Campaign) loop() {
 	defer close(c.done)
-	defer c.f.mailbox.Close()
+	defer c.mailbox.Close()
 	defer c.proofs.end()
 	defer c.abandon()
+	if c.observer == nil {
+		c.log(slog.LevelInfo, "campaign started", "id", c.cfg.LeaderID, "place", firstPlace{c}, "term", c.cfg.TermLength, "skew", c.cfg.MaxClockSkew, "pushed", c.feed != nil)
+	}
 	c.slice = maxSlice
-	if stop, err := clocks.NotifyJump(c.cfg.Clock, func() { c.f.post(nothing) }); err == nil && stop != nil {
-		if c.f.system {
+	if stop, err := clocks.NotifyJump(c.cfg.Clock, func() { c.post(nothing) }); err == nil && stop != nil {
+		if c.System {
 			c.slice = maxTellingSlice
 		}
 		defer stop()
 	}
-	awaken := context.AfterFunc(c.start, func() { c.f.post(nothing) })
+	awaken := context.AfterFunc(c.start, func() { c.post(nothing) })
 	defer awaken()
 	for {
-		c.f.handle()
-		now := c.f.now()
+		c.handle()
+		now := c.now()
 		wake, stopped := c.step(now)
 		if stopped {
 			return
@@ -211,7 +221,7 @@ func (c *Campaign) abandon() {
 			r.ousting()
 		}
 	}
-	c.f.wind()
+	c.wind()
 }
 
 // sleep returns after d, or when something has happened. A leader sleeps in slices, and looks at
@@ -219,13 +229,13 @@ func (c *Campaign) abandon() {
 // was stepped, so less of d may be left.
 func (c *Campaign) sleep(begin instant, d time.Duration) {
 	if c.leadership == nil && !c.l.measuring(begin) {
-		c.f.mailbox.Sleep(d, nil)
+		c.mailbox.Sleep(d, nil)
 		return
 	}
 	now := begin
-	late := func() bool { return c.f.now().mono-now.mono > maxLate }
-	for left := d; left > 0 && c.f.mailbox.Sleep(min(left, c.slice), late); {
-		now = c.f.now()
+	late := func() bool { return c.now().mono-now.mono > maxLate }
+	for left := d; left > 0 && c.mailbox.Sleep(min(left, c.slice), late); {
+		now = c.now()
 		passed := now.mono - begin.mono
 		if (now.wall.Sub(begin.wall)-passed).Abs() > maxApart || c.View().latched() {
 			return
@@ -240,33 +250,39 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 	wake := newAlarm(now)
 	if !c.stopping && c.start.Err() != nil {
 		c.stop(now, context.Cause(c.start))
-		c.err = c.f.because(c.err)
+		c.err = c.because(c.err)
 	}
-	if c.f.failure != nil && !c.stopping {
-		c.stop(now, c.f.failure)
+	if c.failure != nil && !c.stopping {
+		c.stop(now, c.failure)
 	}
 	c.l.look(now)
-	c.changed.look(now)
+	c.changed.Look(now.mono)
 	c.clock.tend(&wake)
 	c.follow(now)
 	c.tendLeadership(&wake)
-	c.f.giveUpCall(now)
+	c.giveUpCall(now)
 	if c.ending {
 		return c.end(&wake)
 	}
 	c.single.tend(c, &wake)
 	if !c.single.looking() || c.leadership != nil {
-		c.f.tendFeed(&wake)
+		c.tendFeed(&wake)
 	}
 	c.health.tend(&wake, c.stopping)
-	c.endSick(&wake)
+	if r := c.leadership; c.health.sick && r != nil && r.cause == nil {
+		c.giveUp(now, ErrUnhealthy)
+		wake.at(now.mono) // for tendLeadership
+	}
 	c.act(&wake)
 	c.answerResigners(&wake)
 	c.report(now)
 	if !c.stopping {
 		return wake.in, false
 	}
-	c.dismiss()
+	for _, asked := range c.asks {
+		asked <- leadAnswer{err: c.err}
+	}
+	c.asks = nil
 	if !c.finished(&wake) {
 		return wake.in, false
 	}
@@ -284,14 +300,17 @@ const leaveTime = 10 * time.Second
 // stop begins the campaign's end: what is led is drained and released.
 func (c *Campaign) stop(now instant, cause error) {
 	c.stopping, c.stopAt, c.err = true, now.mono, cause
-	c.f.timeout = min(c.f.timeout, leaveTime/2) // so that a call that hangs is not the only one
-	if k := c.f.call; k != nil {
-		k.deadline = min(k.deadline, now.mono+c.f.timeout)
+	c.timeout = min(c.timeout, leaveTime/2) // so that a call that hangs is not the only one
+	if k := c.call; k != nil {
+		k.deadline = min(k.deadline, now.mono+c.timeout)
 	}
-	c.f.reads.worked() // no pause of the time before is so long that nothing can be released
-	c.writes.worked()
+	c.reads.Worked() // no pause of the time before is so long that nothing can be released
+	c.writes.Worked()
 	if c.leadership != nil {
 		c.giveUp(now, cause)
+	}
+	if c.observer != nil {
+		c.changed.Drop()
 	}
 }
 
@@ -325,7 +344,7 @@ func (c *Campaign) finished(wake *alarm) bool {
 // lost reports whether the last write will not land any more: its call has returned, and a read that began some time
 // after that has not shown it. A read that comes at once may be stale.
 func (c *Campaign) lost() bool {
-	return c.f.call == nil && c.f.hanging == 0 && !c.l.unsure && !c.owns() && c.l.at.mono >= c.wroteAt+c.f.reads.base
+	return c.call == nil && c.hanging == 0 && !c.l.unsure && !c.owns() && c.l.at.mono >= c.wroteAt+c.reads.Base
 }
 
 // waits logs, once, that a campaign cannot end before a callback returns.
@@ -334,14 +353,14 @@ func (c *Campaign) waits(wake *alarm, what string) {
 		wake.at(due)
 	} else if !c.waiting {
 		c.waiting = true
-		c.f.log(slog.LevelWarn, "the campaign has ended, except for a callback that does not return: Wait waits for it", "id", c.cfg.LeaderID, "runs", what)
+		c.log(slog.LevelWarn, "the campaign has ended, except for a callback that does not return: Wait waits for it", "id", c.cfg.LeaderID, "runs", what)
 	}
 }
 
 // end waits a moment for goroutines that have been told to end. So a caller may close its
 // store's client when Wait has returned. A goroutine that does not end is left behind.
 func (c *Campaign) end(wake *alarm) (time.Duration, bool) {
-	if c.f.wind() || wake.now.mono >= c.endBy {
+	if c.wind() || wake.now.mono >= c.endBy {
 		return 0, true
 	}
 	wake.at(c.endBy)

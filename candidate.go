@@ -29,7 +29,7 @@ func (c *Campaign) wish(now instant) wish {
 		return w
 	}
 	// Work that winds down has DrainTimeout; then the view ends. If no work runs, for nobody is the lease kept.
-	w.keep = r.cause == nil || now.mono < r.drainUntil && len(r.running) > 0
+	w.keep = r.cause == nil || now.mono < r.drainUntil && r.busy()
 	w.extend = c.extendEvery(now)
 	if !c.announces(c.l.base.of) {
 		w.extend = min(w.extend, announceEvery)
@@ -60,18 +60,22 @@ func (c *Campaign) extendEvery(now instant) time.Duration {
 // may take. A lost race is an answer like any other.
 func (c *Campaign) noteTrouble(a *answer, now instant) {
 	failed := a.err != nil && !errors.Is(a.err, ErrLostRace)
-	if c.leadership != nil && (failed || now.mono-a.start.mono >= c.f.timeout/2) {
+	if c.leadership != nil && (failed || now.mono-a.start.mono >= c.timeout/2) {
 		c.trouble = now.mono
 	}
 }
 
 // act makes the one store call that is due, if any.
 func (c *Campaign) act(wake *alarm) {
+	if c.observer != nil {
+		c.observer.act(wake)
+		return
+	}
 	c.weigh(wake.now)
 	wish := c.wish(wake.now)
 	c.l.wake(wake, wish)
 	wake.later(c.cooldown)
-	if !c.f.mayCall(wake) {
+	if !c.mayCall(wake) {
 		return
 	}
 	kind := c.l.next(wake.now, wish)
@@ -81,7 +85,7 @@ func (c *Campaign) act(wake *alarm) {
 	}
 	switch {
 	case kind == OpRead:
-		c.f.read(wake, max(c.readDue(), c.f.reads.floor))
+		c.read(wake, max(c.readDue(), c.reads.Floor()))
 	case kind != "" && c.mayWrite(wake, kind):
 		c.write(wake, kind)
 	case c.leadership == nil && !c.stopping:
@@ -97,16 +101,16 @@ func (c *Campaign) readDue() time.Duration {
 	case c.l.unsure || c.l.base.of == nil:
 		return 0
 	case c.reread:
-		return max(c.writes.notBefore, c.f.lastRead+c.f.reads.base)
+		return max(c.writes.NotBefore, c.lastRead+c.reads.Base)
 	}
 	c.reread = true
-	return c.writes.notBefore
+	return c.writes.NotBefore
 }
 
 // mayWrite reports whether a write of the given kind may begin now.
 func (c *Campaign) mayWrite(wake *alarm, kind OpKind) bool {
-	if wake.now.mono < c.writes.notBefore {
-		wake.at(c.writes.notBefore)
+	if wake.now.mono < c.writes.NotBefore {
+		wake.at(c.writes.NotBefore)
 		return false
 	}
 	draining := c.leadership != nil && c.leadership.cause != nil
@@ -115,11 +119,11 @@ func (c *Campaign) mayWrite(wake *alarm, kind OpKind) bool {
 
 // poll reads the record if no feed tells of it. If reads take longer than PollInterval, another is always due.
 func (c *Campaign) poll(wake *alarm) {
-	if c.f.call != nil {
+	if c.call != nil {
 		return
 	}
-	if due, polling := c.f.pollDue(wake); polling {
-		c.f.read(wake, due)
+	if due, polling := c.pollDue(wake); polling {
+		c.read(wake, due)
 	}
 }
 
@@ -128,7 +132,7 @@ func (c *Campaign) write(wake *alarm, kind OpKind) {
 	c.health.spend()
 	c.reread = false
 	if kind == OpAcquire {
-		c.single.claims()
+		c.single.claimed = true
 		c.cooldown = 0 // over, or ended by an operator; a Resign from now on sets it again
 	}
 	over := c.l.base.of
@@ -136,18 +140,22 @@ func (c *Campaign) write(wake *alarm, kind OpKind) {
 	if kind != OpRelease {
 		c.proofs.live(e.Incarnation)
 	}
-	c.f.begin(wake.now, kind, e, over)
-	wake.at(c.f.call.deadline)
+	c.begin(wake.now, kind, e, over)
+	wake.at(c.call.deadline)
 }
 
 // learn takes in a record, however it was learned, and follows what it means for this candidate. The call that
 // showed it began at the instant began.
 func (c *Campaign) learn(e *RaceEntry, began, now instant, how source) {
+	if c.observer != nil {
+		c.observer.learn(e, began, now, how)
+		return
+	}
 	w := c.l.origin(e)
 	mine, open := w != nil, w != nil && !w.done
 	news := c.l.learn(e, how, began, now)
 	if news {
-		c.f.tellNews(e)
+		c.tellEntry(c.cfg.Trace.News, e)
 	}
 	c.diagnosis.look(e, &c.l.claims, now, news, how, mine)
 	if how == wasRead {
@@ -157,14 +165,14 @@ func (c *Campaign) learn(e *RaceEntry, began, now instant, how source) {
 	case news && mine && how == wasPushed:
 		// It shows a write whose answer is not here: a reason to read at once, without the pause after the
 		// last failure.
-		c.f.reads.hurry()
+		c.reads.Hurry()
 	case news, open && how != wasPushed:
 		// This record explains the failed write: it landed after all, or lost against a
 		// newer one. There is no reason to pause. That this candidate may write is shown
 		// only by a record of its own.
-		c.writes.worked()
+		c.writes.Worked()
 		if mine {
-			c.f.calls.Worked(now.mono, OpAcquire.does())
+			c.outage.Worked(now.mono, OpAcquire.does())
 		}
 	}
 	if s := c.l.newest.of.Successor; c.leadership == nil && mine && s != "" && s != c.cfg.LeaderID && c.l.holds(now) {
@@ -172,14 +180,14 @@ func (c *Campaign) learn(e *RaceEntry, began, now instant, how source) {
 	}
 	c.follow(now)
 	if c.leader.Load() == nil && c.l.end(c.l.newest).reached(now) {
-		c.f.awaited = e // nobody else learns of it now: it is this candidate's turn
+		c.awaited = e // nobody else learns of it now: it is this candidate's turn
 	}
-	c.leader.Store(c.l.newest.of)
+	before := c.leader.Swap(c.l.newest.of)
 	if !news {
 		return
 	}
 	c.proofs.watch(e)
-	c.tellChange(e)
+	c.tellChange(before, e)
 }
 
 // answered takes in the answer to a store call, or that the call was given up.
@@ -196,9 +204,9 @@ func (c *Campaign) answered(a *answer, now instant) {
 			c.l.open(nil) // the record may have changed since it was read
 		}
 	case a.kind == OpRead && a.err != nil:
-		c.single.failed(a.err)
+		c.single.err = a.err
 	case a.kind == OpRead:
-		c.f.feedCheck(a.got, now)
+		c.feedCheck(a.got, now)
 		c.learn(a.got, a.start, now, wasRead)
 	case a.err == nil:
 		c.wrote(a, now)
@@ -218,7 +226,7 @@ func (a *answer) shown() *RaceEntry {
 
 // wrote takes in that a write has happened.
 func (c *Campaign) wrote(a *answer, now instant) {
-	c.writes.worked()
+	c.writes.Worked()
 	c.refused = refusals{}
 	if a.kind == OpRelease && c.cooldown > now.mono {
 		c.cooldown = now.mono + c.cfg.TermLength
@@ -234,14 +242,14 @@ func (c *Campaign) wrote(a *answer, now instant) {
 func (c *Campaign) writeFailed(a *answer, now instant) {
 	lostRace := errors.Is(a.err, ErrLostRace) // the store works
 	c.l.open(nil)
-	c.writes.failed(a.start.mono, c.f.owns || lostRace)
-	c.single.failed(a.err)
+	c.writes.Failed(a.start.mono, c.keeps || lostRace)
+	c.single.err = a.err
 	if !lostRace {
-		asks := c.writes.notBefore
-		if !c.f.owns { // what became of the write does not wait as long as the next one
-			asks = min(asks, a.start.mono+2*c.writes.base)
+		asks := c.writes.NotBefore
+		if !c.keeps { // what became of the write does not wait as long as the next one
+			asks = min(asks, a.start.mono+2*c.writes.Base)
 		}
-		c.f.reads.notBefore = max(c.f.reads.notBefore, asks)
+		c.reads.NotBefore = max(c.reads.NotBefore, asks)
 		return
 	}
 	c.refused.over = a.over
@@ -249,7 +257,7 @@ func (c *Campaign) writeFailed(a *answer, now instant) {
 	var lost *LostRaceError
 	if errors.As(a.err, &lost) && lost.Current != nil {
 		if err := lost.Current.damaged(); err != nil {
-			c.f.calls.Failed(now.mono, a.kind.does(), "the record that refused a write cannot be used", "err", err)
+			c.outage.Failed(now.mono, a.kind.does(), "the record that refused a write cannot be used", "err", err)
 			return
 		}
 		c.learn(lost.Current, a.start, now, wasRead)
@@ -273,7 +281,7 @@ func (c *Campaign) Announce(hostPort []string, params []byte) error {
 		return fmt.Errorf("leaderelection: Announce: %w", wrong(faults))
 	}
 	hostPort, params = slices.Clone(hostPort), slices.Clone(params)
-	c.f.post(func(instant) { c.l.hostPort, c.l.params = hostPort, params })
+	c.post(func(instant) { c.l.hostPort, c.l.params = hostPort, params })
 	return nil
 }
 

@@ -16,13 +16,8 @@ const maxEvents, maxWaiting = 1024, 128
 // deliveries calls a user's callback with records.
 type deliveries struct {
 	loop.Calls
-	ctx  context.Context
-	last delivery // the one that was added last
-
-	// Of when the loop looked last:
-	seen    int           // how many calls had returned
-	calling bool          // a callback was running or waited to
-	since   time.Duration // when that call was seen first
+	ctx       context.Context
+	mergeable ElectionNumber // the leadership of what was added last, if a later extension may replace that
 }
 
 type delivery struct {
@@ -33,23 +28,15 @@ type delivery struct {
 
 // deliver queues a delivery. A later extension replaces one of the same leadership that still waits.
 func (d *deliveries) deliver(next delivery) {
-	last := d.last
-	d.last = next
+	merges := next.merge && d.mergeable == next.entry.ElectionNumber
+	if d.mergeable = NoElections; next.merge {
+		d.mergeable = next.entry.ElectionNumber
+	}
 	d.Put(func() {
 		entry := next.entry.Clone()
 		entry.Token = nil
 		next.call(d.ctx, *entry)
-	}, next.merge && last.merge && last.entry.ElectionNumber == next.entry.ElectionNumber)
-}
-
-// look returns whether a callback is running or waits to, and since when it has been seen running.
-func (d *deliveries) look(now instant) (since time.Duration, running bool) {
-	done, running := d.Progress()
-	if !running || !d.calling || done != d.seen {
-		d.seen, d.since = done, now.mono
-	}
-	d.calling = running
-	return d.since, d.calling
+	}, merges)
 }
 
 // event is something that has happened outside of a loop, as a function that takes it in at the instant now. The
@@ -60,15 +47,27 @@ type event func(now instant)
 func nothing(instant) {}
 
 // post hands e to the loop. It never blocks.
-func (f *follower) post(e event) { f.mailbox.Post(e) }
+func (c *Campaign) post(e event) { c.mailbox.Post(e) }
 
 // handle takes in what was posted, each with one look at the clock.
-func (f *follower) handle() {
-	posted := f.mailbox.Take()
+func (c *Campaign) handle() {
+	posted := c.mailbox.Take()
 	for _, e := range posted {
-		e(f.now())
+		e(c.now())
 	}
 	clear(posted)
+}
+
+// feedState is what a campaign knows of its store's feed.
+type feedState struct {
+	feed        ChangeFeed // nil: poll
+	feedUp      bool       // it has delivered, and not failed since
+	feedSession *session
+	feedRunning bool
+	heard       time.Duration // when it last delivered
+	feedFails   loop.Outage
+	outrun      int // reads in a row that were newer than what the feed had delivered
+	feeds       loop.Retry
 }
 
 // session is one run of a ChangeFeed.
@@ -78,37 +77,33 @@ type session struct {
 }
 
 // tendFeed keeps one ChangeFeed running, with pauses after failures.
-func (f *follower) tendFeed(wake *alarm) {
-	if f.feed == nil {
+func (c *Campaign) tendFeed(wake *alarm) {
+	if c.feed == nil {
 		return
 	}
-	if f.feedRunning {
+	if c.feedRunning {
 		// A session that delivers nothing, not even its first record, hangs.
-		if s := f.feedSession; s != nil && !f.feedUp {
-			if late := s.begun + f.feeds.limit; wake.now.mono < late {
+		if s := c.feedSession; s != nil && !c.feedUp {
+			if late := s.begun + c.feeds.Limit; wake.now.mono < late {
 				wake.at(late)
 			} else {
 				s.cancel()
-				f.feedSession = nil
+				c.feedSession = nil
 			}
 		}
 		return
 	}
-	if due := max(f.feeds.notBefore, f.notBefore()); wake.now.mono < due {
+	if due := max(c.feeds.NotBefore, c.notBefore()); wake.now.mono < due {
 		wake.at(due)
 		return
 	}
-	ctx, cancel := context.WithCancel(f.ctx)
+	ctx, cancel := context.WithCancel(c.ctx)
 	s := &session{cancel: cancel, begun: wake.now.mono}
-	f.feedRunning, f.feedSession = true, s
-	go func() {
-		failure := errGoexit
-		defer func() {
-			cancel()
-			f.post(func(now instant) { f.feedGone(s, failure, now) })
-		}()
+	c.feedRunning, c.feedSession = true, s
+	failure := errGoexit
+	loop.Go(func() {
 		var ended error
-		for e, err := range f.feed.Changes(ctx) {
+		for e, err := range c.feed.Changes(ctx) {
 			if err != nil || ctx.Err() != nil {
 				ended = err
 				break
@@ -119,100 +114,101 @@ func (f *follower) tendFeed(wake *alarm) {
 			if ended = e.damaged(); ended != nil {
 				break
 			}
-			f.post(func(now instant) { f.delivered(s, e, now) })
+			c.post(func(now instant) { c.delivered(s, e, now) })
 		}
 		failure = ended
-	}()
+	}, func() {
+		cancel()
+		c.post(func(now instant) { c.feedGone(s, failure, now) })
+	})
 }
 
 // delivered takes in a record that a feed has delivered: the feed is alive.
-func (f *follower) delivered(from *session, e *RaceEntry, now instant) {
-	if !f.feedUp && from == f.feedSession {
-		f.feedUp, f.worked = true, true
-		f.tellPlace()
-		f.feeds.worked()
-		f.feedEvent(nil, now)
+func (c *Campaign) delivered(from *session, e *RaceEntry, now instant) {
+	if !c.feedUp && from == c.feedSession {
+		c.feedUp, c.worked = true, true
+		c.tellPlace()
+		c.feeds.Worked()
+		c.feedEvent(nil, now)
 	}
-	f.heard = now.mono
-	latest := f.known.newest.of
+	c.heard = now.mono
+	latest := c.l.newest.of
 	if latest == nil || e.Compare(latest) > 0 {
-		f.calls.Worked(now.mono, OpRead.does()) // while the feed delivers, there may be no read for long
+		c.outage.Worked(now.mono, OpRead.does()) // while the feed delivers, there may be no read for long
 	}
 	if latest == nil || e.Compare(latest) >= 0 {
-		f.outrun = 0
+		c.outrun = 0
 	}
-	f.owner.learn(e, now, now, wasPushed)
+	c.learn(e, now, now, wasPushed)
 }
 
 // feedGone notes that the feed has ended: until it is back, the record is polled.
-func (f *follower) feedGone(s *session, err error, now instant) {
-	f.feedRunning, f.feedUp, f.feedSession = false, false, nil
-	if f.winding {
+func (c *Campaign) feedGone(s *session, err error, now instant) {
+	c.feedRunning, c.feedUp, c.feedSession = false, false, nil
+	if c.winding {
 		return
 	}
 	if err == nil {
 		err = errors.New("leaderelection: the feed ended")
 	}
-	f.feeds.failed(max(s.begun, now.mono-f.feeds.base/2), true)
-	f.feeds.notBefore = max(f.feeds.notBefore, now.mono+asksFor(err))
-	f.feedEvent(err, now) // an ErrPermanent as well: what cannot be pushed can be polled
+	c.feeds.Failed(max(s.begun, now.mono-c.feeds.Base/2), true)
+	c.feeds.NotBefore = max(c.feeds.NotBefore, now.mono+asksFor(err))
+	c.feedEvent(err, now) // an ErrPermanent as well: what cannot be pushed can be polled
 }
 
 // feedCheck starts the feed again if a read shows that the feed has withheld something that it had
 // the time to deliver. That is an extension, or news that two reads in a row brought before the
 // feed did.
-func (f *follower) feedCheck(read *RaceEntry, now instant) {
-	e := f.known.newest.of
-	if !f.feedUp || e == nil || read.Compare(e) <= 0 {
+func (c *Campaign) feedCheck(read *RaceEntry, now instant) {
+	e := c.l.newest.of
+	if !c.feedUp || e == nil || read.Compare(e) <= 0 {
 		return
 	}
-	f.outrun++
+	c.outrun++
 	extension := read.ElectionNumber == e.ElectionNumber && !e.Vacant() && !now.wall.Before(e.TermExpiry)
-	if extension || f.outrun > 1 {
-		f.outrun = 0
+	if extension || c.outrun > 1 {
+		c.outrun = 0
 		// What this session still delivers may be news, but does not show that the feed works.
-		f.feedUp = false
-		f.feedSession.cancel()
-		f.feedSession = nil
-		f.feedFails.Failed(now.mono, "", "the feed withheld news; starting it again", "known", e.Extension, "read", read.Extension)
+		c.feedUp = false
+		c.feedSession.cancel()
+		c.feedSession = nil
+		c.feedFails.Failed(now.mono, "", "the feed withheld news; starting it again", "known", e.Extension, "read", read.Extension)
 	}
 }
 
-func (f *follower) feedEvent(err error, now instant) {
-	if t := f.trace; t != nil && t.Feed != nil {
-		f.events.Add(func() { t.Feed(FeedEvent{Err: err}) })
-	}
+func (c *Campaign) feedEvent(err error, now instant) {
+	notify(c, c.cfg.Trace.Feed, FeedEvent{Err: err})
 	if err != nil {
-		f.feedFails.Failed(now.mono, "", "the feed failed; polling until it is back", "err", err)
-	} else if !f.feedFails.Worked(now.mono, "") {
-		f.log(slog.LevelDebug, "the feed delivers")
+		c.feedFails.Failed(now.mono, "", "the feed failed; polling until it is back", "err", err)
+	} else if !c.feedFails.Worked(now.mono, "") {
+		c.log(slog.LevelDebug, "the feed delivers")
 	}
 }
 
 // pollDue returns when a follower must read because it has no feed, or because no term is known to
 // be running. In that case only a read shows that the feed has fallen silent.
-func (f *follower) pollDue(wake *alarm) (due time.Duration, polling bool) {
-	switch k, e := f.known, f.known.newest.of; {
+func (c *Campaign) pollDue(wake *alarm) (due time.Duration, polling bool) {
+	switch k, e := c.l, c.l.newest.of; {
 	case k.disputed:
-		return f.lastRead + f.reads.base, true
-	case f.feedUp && e != nil && !e.Vacant() && !k.end(k.newest).reached(wake.now):
+		return c.lastRead + c.reads.Base, true
+	case c.feedUp && e != nil && !e.Vacant() && !k.end(k.newest).reached(wake.now):
 		// If a feed delivers nothing for longer than anybody can lead without a write, it
 		// has fallen silent, or a clock that is ahead has written the record.
-		silent := max(f.heard, f.lastRead) + k.termOf(e) + k.skew
+		silent := max(c.heard, c.lastRead) + k.termOf(e) + k.skew
 		if wake.now.mono < silent {
 			wake.until(k.end(k.newest))
 			wake.at(silent)
 			return 0, false
 		}
 		return silent, true
-	case f.feedUp:
-		return max(f.lastRead, f.heard) + f.poll, true
-	case f.reads.fails > 0:
+	case c.feedUp:
+		return max(c.lastRead, c.heard) + c.pollEvery, true
+	case c.reads.Fails > 0:
 		return 0, true // only the back-off spaces the reads
-	case f.everAsked:
-		return f.lastRead + f.poll<<min(f.reads.wary, 1), true
-	case f.feed != nil && f.feedRunning:
-		return f.timeout, true // the feed's first record is on its way
+	case c.everAsked:
+		return c.lastRead + c.pollEvery<<c.reads.Slow(), true
+	case c.feed != nil && c.feedRunning:
+		return c.timeout, true // the feed's first record is on its way
 	}
 	return 0, true
 }

@@ -8,19 +8,16 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // health is what a campaign knows from Config.Healthy. It belongs to the loop.
 type health struct {
-	f     *follower
-	of    func(context.Context) error // nil: always well
-	every time.Duration               // how soon after an answer that it is sick to ask again
-
-	check    *check // the call in progress
-	sick     bool
-	fresh    bool          // it was asked for the next write, and is well
-	freshTil time.Duration // fresh counts until then
-	next     time.Duration // when to ask again, while sick
+	c     *Campaign
+	check *check // the call in progress
+	sick  bool
+	well  time.Duration // an answer that it is well counts for one write, until then
+	next  time.Duration // when to ask again, while sick
 }
 
 // check is one call of Healthy.
@@ -34,7 +31,7 @@ type check struct {
 // allows reports whether health allows a write now. If that is not known, it asks, and returns
 // false. The answer wakes the loop.
 func (h *health) allows(wake *alarm) bool {
-	if h.of == nil || h.fresh && wake.now.mono < h.freshTil {
+	if h.c.cfg.Healthy == nil || wake.now.mono < h.well {
 		return true
 	}
 	if h.check == nil {
@@ -45,47 +42,41 @@ func (h *health) allows(wake *alarm) bool {
 
 // spend notes that something is written. The next write needs another answer.
 func (h *health) spend() {
-	h.fresh = false
-	if h.check != nil {
+	if h.well = 0; h.check != nil {
 		h.check.stale = true
 	}
 }
 
 // ask calls Healthy in its own goroutine.
 func (h *health) ask(wake *alarm) {
-	ctx, cancel := context.WithCancel(h.f.ctx)
-	k := &check{cancel: cancel, deadline: wake.now.mono + h.f.timeout}
+	ctx, cancel := context.WithCancel(h.c.ctx)
+	k := &check{cancel: cancel, deadline: wake.now.mono + h.c.timeout}
 	h.check = k
 	wake.at(k.deadline)
-	go func() {
-		err := errors.New("leaderelection: Healthy ended its goroutine")
-		defer func() {
-			cancel()
-			h.f.post(func(now instant) { h.answered(k, err, now) })
-		}()
-		err = h.of(ctx)
-	}()
-}
-
-func (h *health) answered(k *check, err error, now instant) {
-	h.check = nil
-	if k.late {
-		return // late is unhealthy, whatever it says
-	}
-	h.is(now, err)
-	h.fresh = h.fresh && !k.stale
+	err := errors.New("leaderelection: Healthy ended its goroutine")
+	loop.Go(func() { err = h.c.cfg.Healthy(ctx) }, func() {
+		cancel()
+		h.c.post(func(now instant) {
+			if h.check = nil; !k.late { // late is unhealthy, whatever it says
+				h.is(now, err)
+			}
+			if k.stale {
+				h.well = 0
+			}
+		})
+	})
 }
 
 // is takes in an answer of Healthy, or its absence.
 func (h *health) is(now instant, err error) {
 	if err == nil {
-		h.sick, h.fresh, h.freshTil = false, true, now.mono+h.f.timeout
+		h.sick, h.well = false, now.mono+h.c.timeout
 		return
 	}
 	if !h.sick {
-		h.f.log(slog.LevelWarn, "not healthy: neither campaigning nor leading", "err", err)
+		h.c.log(slog.LevelWarn, "not healthy: neither campaigning nor leading", "err", err)
 	}
-	h.sick, h.next = true, now.mono+h.every
+	h.sick, h.next = true, now.mono+h.c.cfg.PollInterval
 }
 
 // tend gives up a check that takes too long, and asks again while the candidate is sick.
@@ -99,22 +90,12 @@ func (h *health) tend(wake *alarm, stopping bool) {
 		k.cancel()
 		h.is(wake.now, context.DeadlineExceeded)
 	}
-	if !h.sick || stopping {
-		return
-	}
 	switch {
+	case !h.sick || stopping:
 	case wake.now.mono < h.next:
 		wake.at(h.next)
 	case h.check == nil:
 		h.ask(wake)
-	}
-}
-
-// endSick gives up the leadership of a candidate that is sick.
-func (c *Campaign) endSick(wake *alarm) {
-	if r := c.leadership; c.health.sick && r != nil && r.cause == nil {
-		c.giveUp(wake.now, ErrUnhealthy)
-		wake.at(wake.now.mono) // for tendLeadership
 	}
 }
 
@@ -153,8 +134,7 @@ func (e *ClockSkewError) Is(target error) bool { return target == ErrClockSkew }
 // clockCheck asks a Clock that knows its own error, and tells what a campaign's lease knows of its clock. It belongs
 // to the loop.
 type clockCheck struct {
-	f       *follower
-	l       *lease
+	c       *Campaign
 	bounded clocks.Bounded // nil: the Clock does not know its own error
 	askNext time.Duration
 	mute    bool // it was logged that the Clock cannot tell
@@ -163,15 +143,15 @@ type clockCheck struct {
 
 // fault returns how far the clock is proved wrong. Call it only if it is.
 func (k *clockCheck) fault() *ClockSkewError {
-	if off := k.l.offset; off != 0 {
-		return &ClockSkewError{Offset: off, MaxClockSkew: k.l.skew}
+	if off := k.c.l.offset; off != 0 {
+		return &ClockSkewError{Offset: off, MaxClockSkew: k.c.l.skew}
 	}
-	return &ClockSkewError{Offset: k.l.bound, Bound: true, MaxClockSkew: k.l.skew}
+	return &ClockSkewError{Offset: k.c.l.bound, Bound: true, MaxClockSkew: k.c.l.skew}
 }
 
 // tend asks the Clock for its error, four times a term, and logs what is known.
 func (k *clockCheck) tend(wake *alarm) {
-	if !k.l.checked {
+	if !k.c.l.checked {
 		return
 	}
 	if k.bounded != nil {
@@ -180,30 +160,28 @@ func (k *clockCheck) tend(wake *alarm) {
 		}
 		wake.at(k.askNext)
 	}
-	switch wrong := k.l.mistrust; {
+	switch wrong := k.c.l.mistrust; {
 	case wrong && !k.told:
 		fault := k.fault()
-		k.f.log(slog.LevelError, "the clock is wrong, or the store's is: no wall clock is compared until the two agree", "id", k.l.id, "err", fault)
-		if t := k.f.trace; t != nil && t.ClockSkew != nil {
-			k.f.events.Add(func() { t.ClockSkew(fault) })
-		}
+		k.c.log(slog.LevelError, "the clock is wrong, or the store's is: no wall clock is compared until the two agree", "id", k.c.l.id, "err", fault)
+		notify(k.c, k.c.cfg.Trace.ClockSkew, fault)
 	case !wrong && k.told:
-		k.f.log(slog.LevelInfo, "the clock is no longer proved wrong: a leadership that is marked Unsynchronized stays so until it ends", "id", k.l.id)
+		k.c.log(slog.LevelInfo, "the clock is no longer proved wrong: a leadership that is marked Unsynchronized stays so until it ends", "id", k.c.l.id)
 	}
-	k.told = k.l.mistrust
+	k.told = k.c.l.mistrust
 }
 
 func (k *clockCheck) ask(now instant) {
-	k.askNext = now.mono + k.f.timeout
+	k.askNext = now.mono + k.c.timeout
 	bound, err := k.bounded.ErrorBound()
 	if err != nil {
 		bound = 0
 		if !k.mute {
 			k.mute = true
-			k.f.log(slog.LevelWarn, "the clock cannot tell how far it is off; going by MaxClockSkew and the store's time", "err", err)
+			k.c.log(slog.LevelWarn, "the clock cannot tell how far it is off; going by MaxClockSkew and the store's time", "err", err)
 		}
 	}
-	k.l.bounded(bound)
+	k.c.l.bounded(bound)
 }
 
 // Lifeline reports which leaders' processes are dead, by what the kernel of their machine knows.
@@ -233,10 +211,8 @@ type Lifeline interface {
 // proofs tell a lease of the deaths of others, and make this process's death provable. They belong to the
 // campaign's loop.
 type proofs struct {
-	f           *follower
-	l           *lease
-	line        Lifeline // nil: none
-	incarnation string   // the newest one of this campaign's, whose death is made provable
+	c           *Campaign
+	incarnation string // the newest one of this campaign's, whose death is made provable
 
 	watched string // the incarnation whose death is awaited
 	unwatch func()
@@ -245,19 +221,19 @@ type proofs struct {
 
 // watch asks whether the holder of the record e is dead, and for a report when it dies.
 func (p *proofs) watch(e *RaceEntry) {
-	if p.line == nil || e.Incarnation == p.watched {
+	if p.c.cfg.Lifeline == nil || e.Incarnation == p.watched {
 		return
 	}
 	p.stop()
-	if e.Vacant() || e.Incarnation == p.incarnation || p.l.dead[e.Incarnation] {
+	if e.Vacant() || e.Incarnation == p.incarnation || p.c.l.dead[e.Incarnation] {
 		return
 	}
 	of := e.Incarnation
-	if p.line.Dead(of) {
+	if p.c.cfg.Lifeline.Dead(of) {
 		p.proved(of)
 		return
 	}
-	p.watched, p.unwatch = of, p.line.OnDeath(of, func() { p.f.post(func(instant) { p.proved(of) }) })
+	p.watched, p.unwatch = of, p.c.cfg.Lifeline.OnDeath(of, func() { p.c.post(func(instant) { p.proved(of) }) })
 }
 
 // stop ends the watch.
@@ -270,9 +246,9 @@ func (p *proofs) stop() {
 
 // end forgets this campaign's incarnation, when the campaign has ended in order.
 func (p *proofs) end() {
-	if p.line != nil {
+	if p.c.cfg.Lifeline != nil {
 		p.stop()
-		_ = p.line.End(p.incarnation) // or the name stays until this process ends
+		_ = p.c.cfg.Lifeline.End(p.incarnation) // or the name stays until this process ends
 	}
 }
 
@@ -281,31 +257,31 @@ func (p *proofs) proved(incarnation string) {
 	if incarnation == p.incarnation {
 		return // this process lives
 	}
-	p.l.dead[incarnation] = true
-	p.f.log(slog.LevelInfo, "a process of this machine that held the record is dead", "id", p.l.id, "incarnation", incarnation)
+	p.c.l.dead[incarnation] = true
+	p.c.log(slog.LevelInfo, "a process of this machine that held the record is dead", "id", p.c.l.id, "incarnation", incarnation)
 }
 
 // bury forgets the dead that hold nothing any more. It is called when this campaign has acquired or released the
 // record.
 func (p *proofs) bury() {
-	for _, id := range p.l.bury() {
-		_ = p.line.Bury(id) // it may be buried already
+	for _, id := range p.c.l.bury() {
+		_ = p.c.cfg.Lifeline.Bury(id) // it may be buried already
 	}
 }
 
 // live makes this process's death provable, before a write of the lease with this incarnation.
 func (p *proofs) live(incarnation string) {
-	if p.line == nil {
+	if p.c.cfg.Lifeline == nil {
 		return
 	}
 	if p.incarnation != incarnation {
-		_ = p.line.End(p.incarnation) // or the name stays until this process ends
+		_ = p.c.cfg.Lifeline.End(p.incarnation) // or the name stays until this process ends
 		p.incarnation = incarnation
 	}
-	err := p.line.Live(p.incarnation)
+	err := p.c.cfg.Lifeline.Live(p.incarnation)
 	if err != nil && !p.lost {
-		_ = p.line.End(p.incarnation) // a file that is not locked any more would be a false death
-		p.f.log(slog.LevelError, "the lifeline is lost: if this process dies, others wait for its term", "id", p.l.id, "err", err)
+		_ = p.c.cfg.Lifeline.End(p.incarnation) // a file that is not locked any more would be a false death
+		p.c.log(slog.LevelError, "the lifeline is lost: if this process dies, others wait for its term", "id", p.c.l.id, "err", err)
 	}
 	p.lost = err != nil
 }

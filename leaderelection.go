@@ -12,6 +12,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/internal/log/durations"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // Defaults and bounds of the durations in a Config.
@@ -223,15 +224,10 @@ const (
 
 // String returns the policy's name.
 func (p ClockPolicy) String() string {
-	switch p {
-	case Synchronized:
-		return "Synchronized"
-	case SharedClock:
-		return "SharedClock"
-	case Unsynchronized:
-		return "Unsynchronized"
+	if p > Unsynchronized {
+		return fmt.Sprintf("ClockPolicy(%d)", uint8(p))
 	}
-	return fmt.Sprintf("ClockPolicy(%d)", uint8(p))
+	return [...]string{"Synchronized", "SharedClock", "Unsynchronized"}[p]
 }
 
 // fault returns what is wrong with p, or nil.
@@ -269,7 +265,7 @@ func (c Config) Acquire(ctx context.Context) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
-	campaign := newCampaign(ctx, c.withDefaults(), 0, nil)
+	campaign := newCampaign(ctx, c.withDefaults(), 0, single{})
 	campaign.loop()
 	return campaign.err
 }
@@ -334,7 +330,7 @@ func (c *Config) validate(faults ...error) error {
 	if int(int32(c.Priority)) != c.Priority {
 		fault("Priority is %d, must be from -2^31 to 2^31-1", c.Priority)
 	}
-	if c.unsynchronized() && !hasMonotonic(c.Clock) {
+	if c.unsynchronized() && !loop.HasMonotonic(c.Clock) {
 		fault("Unsynchronized needs a monotonic clock, and the Clock (%T) has none: implement clocks.Monotonic", c.Clock)
 	}
 	return wrong(faults)
@@ -369,6 +365,9 @@ func (c Config) withDefaults() Config {
 	c.DrainTimeout = min(c.DrainTimeout, MaxTermLength)
 	if c.Clock == nil {
 		c.Clock = clocks.System()
+	}
+	if c.Trace == nil {
+		c.Trace = noTrace
 	}
 	if l := reflect.ValueOf(c.Lifeline); l.Kind() == reflect.Pointer && l.IsNil() {
 		c.Lifeline = nil

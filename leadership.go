@@ -8,35 +8,39 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // leadership lasts from the acquisition until its work has returned. It follows the lead of the
 // campaign's lease, and belongs to the campaign's loop.
 type leadership struct {
-	f          *follower
+	c          *Campaign
 	number     ElectionNumber
 	view       *TimeView
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
-	extension  uint64        // of the last confirmed write
-	running    map[work]int  // work that has not returned
-	begun      chan struct{} // closed when OnElected is about to be called
-	cause      error         // why it ended or is ending; nil while leading
-	over       bool          // the view has ended
-	overrun    bool          // it was logged that work runs on past DrainTimeout
+	extension  uint64              // of the last confirmed write
+	running    [len(workNames)]int // work that has not returned, by its kind
+	begun      chan struct{}       // closed when OnElected is about to be called
+	cause      error               // why it ended or is ending; nil while leading
+	over       bool                // the view has ended
+	overrun    bool                // it was logged that work runs on past DrainTimeout
 	drainUntil time.Duration
 	ousting    context.CancelFunc // ends OnOusting's ctx
 }
 
-// work names a kind of work for which the lease is kept.
-type work string
+// work is a kind of work for which the lease is kept.
+type work int
 
 const (
-	onElected work = "OnElected"
-	onOusting work = "OnOusting"
-	fromLead  work = "a Leadership that Lead returned"
-	fromGate  work = "a request that was let in"
+	onElected work = iota
+	onOusting
+	fromLead
+	fromGate
 )
+
+var workNames = [...]string{onElected: "OnElected", onOusting: "OnOusting", fromLead: "a Leadership that Lead returned", fromGate: "a request that was let in"}
 
 // follow begins, moves and ends this campaign's leadership with the lead of its lease.
 func (c *Campaign) follow(now instant) {
@@ -62,7 +66,7 @@ func (c *Campaign) follow(now instant) {
 			r.extended(left)
 		}
 		if d.asked != "" && r.cause == nil {
-			c.f.log(slog.LevelInfo, "asked to hand over", "id", c.cfg.LeaderID, "token", uint64(r.number), "to", d.asked)
+			c.log(slog.LevelInfo, "asked to hand over", "id", c.cfg.LeaderID, "token", uint64(r.number), "to", d.asked)
 			c.giveUp(now, ErrResigned)
 		}
 	}
@@ -78,16 +82,16 @@ func (c *Campaign) why(cause error) error {
 
 // beginLeadership starts leading by the lead d.
 func (c *Campaign) beginLeadership(now instant, d *lead) {
-	r := &leadership{f: &c.f, number: d.number, view: newView(c.f.timekeeper, d.number), running: map[work]int{}, begun: make(chan struct{})}
+	r := &leadership{c: c, number: d.number, view: newView(c.timekeeper, d.number), begun: make(chan struct{})}
 	if !r.view.begin(d.view) {
 		// Won, but too late to act on it. It counts as a failed write. Otherwise a store
 		// that is slower than the view would lead to a hot loop.
 		c.l.refuse(ErrExpired)
-		c.writes.failed(now.mono, false)
+		c.writes.Failed(now.mono, false)
 		return
 	}
 	r.ctx, r.cancel = context.WithCancelCause(WithView(context.WithoutCancel(c.start), r.view))
-	c.f.wrote = true // as a read may have shown
+	c.written = true // as a read may have shown
 	c.leadership = r
 	c.proofs.bury()
 	r.extended(0) // first: a listener may ask how long the view of a new leadership is
@@ -110,45 +114,32 @@ func (c *Campaign) beginLeadership(now instant, d *lead) {
 
 // callback runs user code of a leadership in a goroutine of its own.
 func (r *leadership) callback(what work, f func()) {
-	done := r.begins(what)
-	go func() {
-		// Deferred, so it runs even if f ends its goroutine, as t.FailNow does.
-		defer done()
-		f()
-	}()
+	loop.Go(f, r.begins(what))
 }
 
 // begins notes that work of a leadership runs. Call done when the work has ended.
 func (r *leadership) begins(what work) (done func()) {
 	r.running[what]++
-	return func() { r.f.post(func(instant) { r.ended(what) }) }
+	return func() { r.c.post(func(instant) { r.running[what]-- }) }
 }
 
-// ended notes that work of the leadership has ended.
-func (r *leadership) ended(what work) {
-	if r.running[what]--; r.running[what] == 0 {
-		delete(r.running, what)
-	}
-}
+// busy reports whether work of the leadership runs.
+func (r *leadership) busy() bool { return r.running != [len(workNames)]int{} }
 
 // runs names the work of the leadership that runs.
 func (r *leadership) runs() string {
 	var all []string
-	for what := range r.running {
-		all = append(all, string(what))
+	for what, n := range r.running {
+		if n > 0 {
+			all = append(all, workNames[what])
+		}
 	}
-	slices.Sort(all)
 	return strings.Join(all, " and ")
 }
 
 // extended reports to Trace that the view was moved on.
 func (r *leadership) extended(left time.Duration) {
-	t := r.f.trace
-	if t == nil || t.Extended == nil {
-		return
-	}
-	e := ViewExtended{Number: r.number, Extension: r.extension, Remaining: left, Expiry: r.view.Get()}
-	r.f.events.Add(func() { t.Extended(e) })
+	notify(r.c, r.c.cfg.Trace.Extended, ViewExtended{Number: r.number, Extension: r.extension, Remaining: left, Expiry: r.view.Get()})
 }
 
 // tendLeadership ends the view, the drain and the leadership when their time has come.
@@ -166,15 +157,15 @@ func (c *Campaign) tendLeadership(wake *alarm) {
 	}
 	if wake.now.mono >= r.drainUntil {
 		r.ousting()
-		if len(r.running) > 0 && !r.overrun {
+		if r.busy() && !r.overrun {
 			r.overrun = true
-			c.f.log(slog.LevelWarn, "leader's work runs on past DrainTimeout: the lease runs out; until the work has ended, this candidate does not lead, and Wait does not return",
+			c.log(slog.LevelWarn, "leader's work runs on past DrainTimeout: the lease runs out; until the work has ended, this candidate does not lead, and Wait does not return",
 				"id", c.cfg.LeaderID, "token", uint64(r.number), "runs", r.runs(), "drain", c.cfg.DrainTimeout)
 		}
 	} else {
 		wake.at(r.drainUntil)
 	}
-	if len(r.running) > 0 {
+	if r.busy() {
 		return
 	}
 	// No work of this leadership runs any more. Only now may the record be released, or
@@ -198,7 +189,7 @@ func (c *Campaign) giveUp(now instant, cause error) {
 	r.cause = cause
 	r.cancel(cause)
 	if inside := r.begins(fromGate); !r.view.shut(inside) {
-		r.ended(fromGate)
+		r.running[fromGate]--
 	}
 	r.drainUntil = now.mono + c.cfg.DrainTimeout
 	ctx, cancel := context.WithCancelCause(WithView(context.WithoutCancel(c.start), r.view))
@@ -268,52 +259,44 @@ func (c *Campaign) Lead(ctx context.Context) (*Leadership, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	ask := &leadAsked{answer: make(chan *Leadership, 1)}
-	c.f.post(func(instant) { c.hand(ask) })
-	var err error
+	asked := make(leadAsked, 1)
+	c.post(func(instant) { c.hand(asked) })
 	select {
-	case l := <-ask.answer:
-		return l, ask.err
+	case a := <-asked:
+		return a.l, a.err
 	case <-c.done:
-		err = c.err
+		return nil, c.err
 	case <-ctx.Done():
-		err = context.Cause(ctx)
 	}
-	if ask.settled.CompareAndSwap(false, true) {
-		return nil, err
-	}
-	return <-ask.answer, ask.err // it leads since this moment
+	c.post(func(instant) {
+		c.asks = slices.DeleteFunc(c.asks, func(a leadAsked) bool { return a == asked })
+		select {
+		case a := <-asked:
+			if a.l != nil {
+				a.l.Release() // nobody takes it any more
+			}
+		default:
+		}
+	})
+	return nil, context.Cause(ctx)
 }
 
-// leadAsked is a call of Lead. Either the loop settles it, by an answer, or the
-// caller does, who has gone.
-type leadAsked struct {
-	answer  chan *Leadership
-	err     error // instead of a Leadership
-	settled atomic.Bool
+// leadAsked is where the answer to a call of Lead goes, which is one of the two. It has room for it.
+type leadAsked chan leadAnswer
+
+type leadAnswer struct {
+	l   *Leadership
+	err error
 }
 
-// hand answers ask if this candidate leads. If not, it keeps ask until it does.
-func (c *Campaign) hand(ask *leadAsked) {
+// hand answers a call of Lead if this candidate leads. If not, it keeps the call until it does.
+func (c *Campaign) hand(asked leadAsked) {
 	r := c.leadership
 	if r == nil || r.cause != nil || !r.view.ValueInFuture() {
-		c.asks = append(slices.DeleteFunc(c.asks, func(a *leadAsked) bool { return a.settled.Load() }), ask)
+		c.asks = append(c.asks, asked)
 		return
 	}
-	if ask.settled.CompareAndSwap(false, true) {
-		ask.answer <- &Leadership{ctx: r.ctx, view: r.view, release: r.begins(fromLead)}
-	}
-}
-
-// dismiss answers those who wait in Lead: a campaign that stops leads no more.
-func (c *Campaign) dismiss() {
-	for _, ask := range c.asks {
-		if ask.settled.CompareAndSwap(false, true) {
-			ask.err = c.err
-			ask.answer <- nil
-		}
-	}
-	c.asks = nil
+	asked <- leadAnswer{l: &Leadership{ctx: r.ctx, view: r.view, release: r.begins(fromLead)}}
 }
 
 // Resign gives up leadership, and keeps this candidate from leading for one term. Use it to let
@@ -333,10 +316,11 @@ func (c *Campaign) Resign(ctx context.Context) error {
 }
 
 // DropHold gives up the Hold of the current leadership. Call it before OnElected returns if the
-// leader has not begun the job that its Hold protects, and will not begin it. The record is
-// then released without a Hold, so that others can run the job. DropHold does not wait. If this
-// candidate does not lead, it does nothing. A job of [Config.Once] returns ErrNotBegun instead.
-func (c *Campaign) DropHold() { c.f.post(func(instant) { c.l.dropHold() }) }
+// leader has not begun the job that its Hold protects, and will not begin it, or if others can
+// continue the job ([Config.StartHeldOnSuccess]). The record is then released without a Hold, so
+// that others can run the job. DropHold does not wait. If this candidate does not lead, it does
+// nothing. A job of [Config.Once] returns ErrNotBegun instead.
+func (c *Campaign) DropHold() { c.post(func(instant) { c.l.dropHold() }) }
 
 func (c *Campaign) resign(now instant, released chan error) {
 	c.cooldown = max(c.cooldown, now.mono+c.cfg.TermLength)

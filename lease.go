@@ -122,8 +122,7 @@ func (l *lease) refuse(cause error) {
 	l.leave(cause)
 }
 
-// learn takes in a state of the record, and reports whether it is newer than all before. The call that showed it
-// began at began.
+// learn takes in a state of the record that a call from began on has shown, and reports whether it is newer than all before.
 func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) {
 	l.look(now)
 	if how == wasWritten || how == wasRead && !l.unsure && l.wasRefused(r) && l.wasRefused(l.base.of) {
@@ -293,8 +292,7 @@ func (l *lease) issue(now instant, kind OpKind, id, incarnation string) *RaceEnt
 	return r
 }
 
-// maxWrites is how many writes are remembered. An ExtendEvery of a twentieth of a term makes thirty in one and a half.
-const maxWrites = 32
+const maxWrites = 32 // an ExtendEvery of a twentieth of a term makes thirty in one and a half
 
 // acquisition completes the record that begins a leadership. Its Incarnation is made up now: two processes may have
 // been restored from one snapshot of a machine, so what was made up before need not be this process's alone. A
@@ -314,8 +312,7 @@ func (l *lease) acquisition(r *RaceEntry, now instant) {
 	r.Hold = l.rest(now, now.mono+l.hold, l.term)
 }
 
-// lastBorn is the greatest number that a clock may give to a record. It is a second of the year
-// 2262, the last in which a view can be.
+// lastBorn is the greatest number that a clock may give to a record: a second of the last year in which a view can be.
 const lastBorn = math.MaxInt64 / int64(time.Second)
 
 // extension completes the record that extends the leadership.

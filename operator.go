@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // Transfer asks the leader to hand over to the candidate leaderID. Use it before maintenance, or
@@ -61,7 +62,7 @@ func handOver(ctx context.Context, d RaceDecider, successor string, force bool) 
 	}
 	var first *RaceEntry
 	clock := clocks.System()
-	pause, _ := backoffs(clock.Now().String(), DefaultTermLength/2, DefaultTermLength)
+	pause := loop.NewRetry(clock.Now().String(), DefaultTermLength/2, DefaultTermLength)
 	began := newTimekeeper(clock)
 	for {
 		start := began.now()
@@ -85,8 +86,8 @@ func handOver(ctx context.Context, d RaceDecider, successor string, force bool) 
 		if errors.Is(err, ErrPermanent) {
 			return fmt.Errorf("leaderelection: asking for a hand-over to %q: %w", successor, err)
 		}
-		pause.failed(start.mono, true)
-		if !clock.SleepFor(ctx, pause.notBefore-began.now().mono) {
+		pause.Failed(start.mono, true)
+		if !clock.SleepFor(ctx, pause.NotBefore-began.now().mono) {
 			return fmt.Errorf("leaderelection: asking for a hand-over to %q: %w (last: %w)", successor, context.Cause(ctx), err)
 		}
 	}
@@ -195,7 +196,7 @@ func Reset(ctx context.Context, d RaceDecider, after ElectionNumber, force bool)
 			return nil
 		case !errors.Is(err, ErrLostRace):
 			return fmt.Errorf("leaderelection: resetting the record: %w", err)
-		case !clock.SleepFor(ctx, minPause):
+		case !clock.SleepFor(ctx, loop.MinPause):
 			return fmt.Errorf("leaderelection: resetting the record: %w (last: %w)", context.Cause(ctx), err)
 		}
 	}

@@ -2,18 +2,19 @@ package leaderelection
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
 	"net"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/c8e606e4/leaderelection/internal/route/hostports"
 )
 
 // ElectionNumber is the fencing token: the number of a leadership, greater than the number of
@@ -124,17 +125,7 @@ func (e *RaceEntry) Vacant() bool { return e.LeaderID == "" }
 // Compare orders two states of one record. It returns -1 if e is older than o, +1 if it is
 // newer, and 0 if neither is. Only the pair (ElectionNumber, Extension) counts.
 func (e *RaceEntry) Compare(o *RaceEntry) int {
-	switch {
-	case e.ElectionNumber < o.ElectionNumber:
-		return -1
-	case e.ElectionNumber > o.ElectionNumber:
-		return +1
-	case e.Extension < o.Extension:
-		return -1
-	case e.Extension > o.Extension:
-		return +1
-	}
-	return 0
+	return cmp.Or(cmp.Compare(e.ElectionNumber, o.ElectionNumber), cmp.Compare(e.Extension, o.Extension))
 }
 
 // damaged returns what is wrong with the numbers of e, or nil.
@@ -276,56 +267,4 @@ func checkAnnouncement(hostPort []string, params []byte) (faults []error) {
 // for Config.HostPort. IPv4 addresses come first, in the order of the interfaces that are up.
 // Bridges that Docker, Podman, CNI, libvirt or LXD make within a machine count only if it has no other address.
 // It fails if port is empty, or if there is no such address.
-func SelfHostPorts(port string) ([]string, error) {
-	if port == "" {
-		return nil, errors.New("leaderelection: SelfHostPorts: the port is empty")
-	}
-	interfaces, err := net.Interfaces()
-	if err != nil {
-		return nil, fmt.Errorf("leaderelection: SelfHostPorts: listing network interfaces: %w", err)
-	}
-	var v4, v6 [2][]string // of networks, and of bridges
-	for _, i := range interfaces {
-		if i.Flags&net.FlagUp == 0 {
-			continue
-		}
-		addrs, err := i.Addrs()
-		if err != nil {
-			return nil, fmt.Errorf("leaderelection: SelfHostPorts: addresses of %s: %w", i.Name, err)
-		}
-		kind := 0
-		if localBridge(i.Name) {
-			kind = 1
-		}
-		for _, a := range addrs {
-			n, ok := a.(*net.IPNet)
-			if !ok || !n.IP.IsGlobalUnicast() {
-				continue
-			}
-			to := &v6[kind]
-			if n.IP.To4() != nil {
-				to = &v4[kind]
-			}
-			*to = append(*to, net.JoinHostPort(n.IP.String(), port))
-		}
-	}
-	for kind := range v4 {
-		if all := append(v4[kind], v6[kind]...); len(all) > 0 {
-			return all, nil
-		}
-	}
-	return nil, errors.New("leaderelection: SelfHostPorts: this machine has no global unicast address: name one in HostPort")
-}
-
-// localBridges are how the names of networks begin that Docker, Podman, CNI, libvirt and LXD make within a machine:
-// every machine has the same addresses there.
-var localBridges = []string{"docker", "podman", "cni", "veth", "virbr", "lxcbr", "lxdbr"}
-
-// localBridge reports whether an interface of that name leads only into its machine.
-func localBridge(name string) bool {
-	network, dockers := strings.CutPrefix(name, "br-")
-	if dockers && len(network) == 12 && strings.Trim(network, "0123456789abcdef") == "" { // not an administrator's, as br-lan
-		return true
-	}
-	return slices.ContainsFunc(localBridges, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
-}
+func SelfHostPorts(port string) ([]string, error) { return hostports.Own(port) }

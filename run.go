@@ -26,7 +26,7 @@ import (
 // If job panics, the process ends, because job runs in a goroutine of the library: recover in
 // job. After a panic the lease lasts until its term is over, and a Hold until the Hold is.
 func (c Config) Run(ctx context.Context, job func(context.Context, *TimeView) error) error {
-	return c.run(ctx, "Run", OnceOptions{}, nil, job)
+	return c.run(ctx, "Run", OnceOptions{}, single{}, job)
 }
 
 // OnceOptions are the settings of [Config.Once], in addition to a Config.
@@ -91,7 +91,7 @@ func (c Config) Once(ctx context.Context, o OnceOptions, job func(context.Contex
 	if c.unsynchronized() {
 		faults = append(faults, errors.New("the ClockPolicy must not be Unsynchronized for Once: a candidate that has just started cannot tell whether a hold is over"))
 	}
-	return c.run(ctx, "Once", o, &single{wait: o.Wait}, job, faults...)
+	return c.run(ctx, "Once", o, single{on: true, wait: o.Wait}, job, faults...)
 }
 
 // StartHeld is [Config.Start] with a hold. From the beginning of each leadership, nobody else
@@ -99,19 +99,32 @@ func (c Config) Once(ctx context.Context, o OnceOptions, job func(context.Contex
 // leads on. Use it for a program that runs a job in its own way; all others call [Config.Once].
 // OnceOptions.Hold says how to choose the hold. Zero means no hold.
 func (c Config) StartHeld(ctx context.Context, hold time.Duration) (*Campaign, error) {
+	return c.startHeld(ctx, hold, false)
+}
+
+// StartHeldOnSuccess is StartHeld with a hold that begins only when the leader releases the record.
+// Use it for a job that the next candidate can continue, as with OnceOptions.HoldOnSuccess: if the
+// job has not succeeded, call [Campaign.DropHold] before OnElected returns. If the leader dies, its
+// hold never begins. The hold is counted from the acquisition here, too.
+func (c Config) StartHeldOnSuccess(ctx context.Context, hold time.Duration) (*Campaign, error) {
+	return c.startHeld(ctx, hold, true)
+}
+
+func (c Config) startHeld(ctx context.Context, hold time.Duration, late bool) (*Campaign, error) {
 	if err := c.validate(durations.Fault("Hold", hold, durations.Least)); err != nil {
 		return nil, err
 	}
-	campaign := newCampaign(ctx, c.withDefaults(), hold, nil)
+	campaign := newCampaign(ctx, c.withDefaults(), hold, single{})
+	campaign.l.holdsLate = late
 	if hold > 0 {
-		campaign.isJob(hold)
+		notify(campaign, campaign.cfg.Trace.Job, hold)
 	}
 	go campaign.loop()
 	return campaign, nil
 }
 
-// run is Run, or Once if s is not nil.
-func (c Config) run(ctx context.Context, name string, o OnceOptions, s *single, job func(context.Context, *TimeView) error, faults ...error) error {
+// run is Run, or Once if s is on.
+func (c Config) run(ctx context.Context, name string, o OnceOptions, s single, job func(context.Context, *TimeView) error, faults ...error) error {
 	if c.OnElected != nil {
 		faults = append(faults, fmt.Errorf("OnElected must be nil for %s, which has a job in its place", name))
 	}
@@ -152,19 +165,12 @@ func (c Config) run(ctx context.Context, name string, o OnceOptions, s *single, 
 	}
 	campaign = newCampaign(runCtx, c.withDefaults(), o.Hold, s)
 	campaign.l.holdsLate = o.HoldOnSuccess
-	campaign.isJob(o.Hold)
+	notify(campaign, campaign.cfg.Trace.Job, o.Hold)
 	campaign.loop()
 	if ran.Load() {
 		return result
 	}
 	return campaign.err
-}
-
-// isJob tells Trace that the campaign, which has not begun, is for a job.
-func (c *Campaign) isJob(hold time.Duration) {
-	if t := c.f.trace; t != nil && t.Job != nil {
-		c.f.events.Add(func() { t.Job(hold) })
-	}
 }
 
 // join is errors.Join without saying the same thing twice.
@@ -199,7 +205,7 @@ func (c Config) TryAcquire(ctx context.Context) (*Campaign, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	campaign := newCampaign(ctx, c.withDefaults(), 0, &single{})
+	campaign := newCampaign(ctx, c.withDefaults(), 0, single{on: true})
 	go campaign.loop()
 	// Not with ctx: when that ends the campaign has still to clean up.
 	l, err := campaign.Lead(context.WithoutCancel(ctx))
@@ -211,32 +217,21 @@ func (c Config) TryAcquire(ctx context.Context) (*Campaign, error) {
 }
 
 // single is the state of a campaign that leads at most once, and tries for a limited time. It
-// belongs to the loop. It is nil for any other campaign.
+// belongs to the loop.
 type single struct {
+	on      bool          // it is such a campaign
 	wait    time.Duration // for how long to try; 0: for one look and one claim
 	claimed bool          // it has tried to acquire the record
 	err     error         // of the last store call that failed
 }
 
 // looking reports whether the campaign reads and claims only once.
-func (s *single) looking() bool { return s != nil && s.wait == 0 }
-
-func (s *single) claims() {
-	if s != nil {
-		s.claimed = true
-	}
-}
-
-func (s *single) failed(err error) {
-	if s != nil {
-		s.err = err
-	}
-}
+func (s *single) looking() bool { return s.on && s.wait == 0 }
 
 // tend ends a single campaign that has had its leadership, or that will have none.
 func (s *single) tend(c *Campaign, wake *alarm) {
 	switch {
-	case s == nil || c.stopping || c.leadership != nil:
+	case !s.on || c.stopping || c.leadership != nil:
 	case c.last != nil:
 		c.stop(wake.now, c.last.cause)
 	case s.wait > 0 && wake.now.mono < s.wait && wake.now.wall.Before(s.waitUntil(c)) && !s.hopeless(c):
@@ -250,7 +245,7 @@ func (s *single) tend(c *Campaign, wake *alarm) {
 // waitUntil is the end of the wait by the wall clock, by which a Hold ends, too. The monotonic clock
 // alone would let a candidate whose machine was suspended, or whose clock was stepped, wait past
 // the Hold of the run that it has missed.
-func (s *single) waitUntil(c *Campaign) time.Time { return c.f.epoch.Round(0).Add(s.wait) }
+func (s *single) waitUntil(c *Campaign) time.Time { return c.Epoch.Round(0).Add(s.wait) }
 
 // hopeless reports whether the record was released, and is on hold until after the wait.
 func (s *single) hopeless(c *Campaign) bool {
@@ -262,10 +257,10 @@ func (s *single) hopeless(c *Campaign) bool {
 // now. After a claim that failed, that is open until the record is read again.
 func (s *single) hasTried(c *Campaign, now instant) bool {
 	switch {
-	case c.f.call != nil:
+	case c.call != nil:
 		return false
 	case c.l.base.of == nil || c.l.unsure:
-		return c.f.reads.fails > 0
+		return c.reads.Fails > 0
 	}
 	over, _ := c.l.over(now, c.l.mine)
 	return s.claimed || c.health.sick || c.l.mistrust || !over

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 	"github.com/c8e606e4/leaderelection/internal/route/viewhook"
 )
 
@@ -131,7 +132,7 @@ func (t *TimeView) Clock() clocks.Clock {
 	if t.none() {
 		return clocks.System()
 	}
-	return t.clock.clock
+	return t.clock.Clock
 }
 
 // ElectionNumber returns the fencing token: the number of the leadership that the view belongs
@@ -175,15 +176,14 @@ func (t *TimeView) latched() bool { return t.state.Load().over }
 
 // before reports whether both clocks are still before the end s.
 func (t *TimeView) before(s *viewState) bool {
-	wall, elapsed := t.clock.look()
-	return s.live(instant{wall.Round(0), elapsed})
+	return s.live(t.clock.now())
 }
 
 // set moves the end of a test's view to v, in either direction, even if the view was over.
 func (t *TimeView) set(v time.Time) {
-	now, elapsed := t.clock.look()
-	left := max(v.Round(0).Sub(now.Round(0)), -MaxTermLength) // how long ago does not matter
-	s := &viewState{viewEnd: viewEnd{wall: v.Round(0), mono: elapsed + left}}
+	now := t.clock.now()
+	left := max(v.Round(0).Sub(now.wall), -MaxTermLength) // how long ago does not matter
+	s := &viewState{viewEnd: viewEnd{wall: v.Round(0), mono: now.mono + left}}
 	s.over = !t.before(s)
 	t.state.Store(s)
 }
@@ -243,57 +243,12 @@ const maxLate = 10 * time.Millisecond
 // wall clock.
 const maxApart = time.Millisecond / 2
 
-// timekeeper reads both times of a Clock: the wall time, and the time elapsed since the timekeeper
-// was made. A campaign's loop and its views share one. It does not change.
-type timekeeper struct {
-	clock  clocks.Clock
-	system bool             // clock is the system's: read without an indirect call
-	mono   clocks.Monotonic // nil: its times carry a monotonic reading
-	epoch  time.Time
-	start  time.Duration
-}
+// timekeeper reads both times of a Clock. A campaign's loop and its views share one.
+type timekeeper struct{ loop.Timekeeper }
 
-func newTimekeeper(clock clocks.Clock) *timekeeper {
-	t := &timekeeper{clock: clock, system: isSystem(clock), epoch: clock.Now()}
-	if m, ok := clock.(clocks.Monotonic); ok {
-		t.mono, t.start = m, m.Monotonic()
-	}
-	return t
-}
-
-// look reads both times at once. The wall time may carry a monotonic reading.
-func (t *timekeeper) look() (wall time.Time, elapsed time.Duration) {
-	if t.system {
-		wall = time.Now()
-	} else {
-		wall = t.clock.Now()
-	}
-	if t.mono != nil {
-		return wall, t.mono.Monotonic() - t.start
-	}
-	return wall, wall.Sub(t.epoch)
-}
+func newTimekeeper(clock clocks.Clock) *timekeeper { return &timekeeper{loop.NewTimekeeper(clock)} }
 
 func (t *timekeeper) now() instant {
-	wall, elapsed := t.look()
+	wall, elapsed := t.Look()
 	return instant{wall: wall.Round(0), mono: elapsed}
-}
-
-// isSystem reports whether clock is the clock of package time: the machine's own, or its bubble's.
-func isSystem(clock clocks.Clock) bool {
-	switch clock.(type) {
-	case clocks.SystemClock, clocks.KernelClock:
-		return true
-	}
-	return false
-}
-
-// hasMonotonic reports whether clock measures elapsed time independently of its wall time. In a
-// testing/synctest bubble no time has a monotonic reading, but nobody sets the wall clock either.
-func hasMonotonic(clock clocks.Clock) bool {
-	if _, ok := clock.(clocks.Monotonic); ok || clock == nil || isSystem(clock) {
-		return true
-	}
-	carries := func(t time.Time) bool { return t != t.Round(0) }
-	return carries(clock.Now()) || !carries(time.Now())
 }

@@ -41,6 +41,9 @@ type Trace struct {
 	Job func(hold time.Duration)
 }
 
+// noTrace has no hooks.
+var noTrace = &Trace{}
+
 // JoinTraces returns a Trace that calls the hooks of all traces, in their order. Use it to have
 // metrics and spans from one campaign. A nil Trace has no hooks.
 func JoinTraces(traces ...*Trace) *Trace {
@@ -137,21 +140,17 @@ const (
 
 // String returns the status in lower case.
 func (s Status) String() string {
-	switch s {
-	case Following:
-		return "following"
-	case Leading:
-		return "leading"
-	case Draining:
-		return "draining"
-	case Stopped:
-		return "stopped"
+	if s < Following || s > Stopped {
+		return "unknown"
 	}
-	return "unknown"
+	return [...]string{"following", "leading", "draining", "stopped"}[s]
 }
 
 // report publishes the status if it has changed.
 func (c *Campaign) report(now instant) {
+	if c.observer != nil {
+		return
+	}
 	status, cause, number := Following, error(nil), NoElections
 	switch r := c.leadership; {
 	case c.ending:
@@ -172,10 +171,7 @@ func (c *Campaign) report(now instant) {
 		number, cause = c.last.number, c.last.cause
 	}
 	c.status.Store(int32(status))
-	if t := c.cfg.Trace; t != nil && t.StatusChanged != nil {
-		change := StatusChange{From: from, To: status, Cause: cause, Number: number, Time: now.wall}
-		c.f.events.Add(func() { t.StatusChanged(change) })
-	}
+	notify(c, c.cfg.Trace.StatusChanged, StatusChange{From: from, To: status, Cause: cause, Number: number, Time: now.wall})
 	level := slog.LevelInfo
 	if errors.Is(cause, ErrOusted) || errors.Is(cause, ErrExpired) {
 		level = slog.LevelWarn
@@ -187,27 +183,26 @@ func (c *Campaign) report(now instant) {
 	if cause != nil {
 		args = append(args, "cause", cause)
 	}
-	c.f.log(level, status.String(), args...)
+	c.log(level, status.String(), args...)
 }
 
-// tellChange calls LeaderChanged for new leaderships and vacancies.
-func (c *Campaign) tellChange(e *RaceEntry) {
+// tellChange calls LeaderChanged for new leaderships and vacancies. t is the state of the record that was known before.
+func (c *Campaign) tellChange(t, e *RaceEntry) {
 	if e.ElectionNumber == NoElections || c.ending {
 		return
 	}
-	if t := c.told; t != nil && t.ElectionNumber == e.ElectionNumber && t.LeaderID == e.LeaderID && (e.Vacant() || t.Incarnation == e.Incarnation) {
+	if t != nil && t.ElectionNumber == e.ElectionNumber && t.LeaderID == e.LeaderID && (e.Vacant() || t.Incarnation == e.Incarnation) {
 		return
 	}
-	c.told = e
 	switch {
 	case e.Vacant():
 		args := []any{"id", c.cfg.LeaderID, "token", uint64(e.ElectionNumber), "successor", e.Successor}
 		if e.Hold > 0 {
 			args = append(args, "hold_until", e.TermExpiry.Add(min(e.Hold, MaxTermLength)))
 		}
-		c.f.log(slog.LevelInfo, "vacant", args...)
+		c.log(slog.LevelInfo, "vacant", args...)
 	case !c.l.mine(e):
-		c.f.log(slog.LevelInfo, "another leads", "id", c.cfg.LeaderID, "leader", e.LeaderID, "token", uint64(e.ElectionNumber), "until", e.TermExpiry)
+		c.log(slog.LevelInfo, "another leads", "id", c.cfg.LeaderID, "leader", e.LeaderID, "token", uint64(e.ElectionNumber), "until", e.TermExpiry)
 	}
 	if c.cfg.LeaderChanged != nil {
 		c.changed.deliver(delivery{entry: e, call: c.cfg.LeaderChanged})
@@ -216,10 +211,7 @@ func (c *Campaign) tellChange(e *RaceEntry) {
 
 // diagnosis logs the faults of others that records show. It decides nothing. It belongs to the loop.
 type diagnosis struct {
-	f    *follower
-	id   string // the campaign's LeaderID; empty for an observer
-	held bool   // the campaign's leaderships have a hold
-
+	c        *Campaign
 	setBack  setBack
 	any      bool           // a record was seen
 	reported ElectionNumber // the last one that another process won under this LeaderID
@@ -239,7 +231,7 @@ func (d *diagnosis) look(e *RaceEntry, k *claims, now instant, news bool, how so
 	d.checkDouble(e, own)
 	if err := tooFar(e, now.wall, k.skew); err != nil && !k.measured && (e.LeaderID != d.far || now.mono >= d.farAgain) {
 		d.far, d.farAgain = e.LeaderID, now.mono+disagreeEvery
-		d.f.log(slog.LevelWarn, "clocks disagree", "err", err)
+		d.c.log(slog.LevelWarn, "clocks disagree", "err", err)
 	}
 }
 
@@ -256,12 +248,12 @@ type setBack struct {
 // returned a record older than one that was there before. No replica should lag for so long. An old
 // record is not news, so a leader by that record is not known here.
 func (d *diagnosis) checkSetBack(e *RaceEntry, k *claims, now instant, how source) {
-	b, f := &d.setBack, d.f
+	b, c := &d.setBack, d.c
 	switch {
 	case e.ElectionNumber == NoElections && k.newest.of.ElectionNumber > NoElections:
 		if !b.gone {
 			b.gone = true
-			f.log(slog.LevelWarn, "the record is gone: it was deleted, or emptied", "known", uint64(k.newest.of.ElectionNumber), "place", f.knownPlace())
+			c.log(slog.LevelWarn, "the record is gone: it was deleted, or emptied", "known", uint64(k.newest.of.ElectionNumber), "place", c.knownPlace())
 		}
 	case how == wasPushed:
 		b.gone = b.gone && e.Compare(k.newest.of) < 0
@@ -271,8 +263,8 @@ func (d *diagnosis) checkSetBack(e *RaceEntry, k *claims, now instant, how sourc
 		b.older, b.since = true, now.mono
 	case !b.told && now.mono-b.since > k.termOf(k.newest.of):
 		b.told = true
-		f.log(slog.LevelWarn, "the store has gone back: it was restored, or the record was deleted", "known", uint64(k.newest.of.ElectionNumber), "read", uint64(e.ElectionNumber),
-			"place", f.knownPlace())
+		c.log(slog.LevelWarn, "the store has gone back: it was restored, or the record was deleted", "known", uint64(k.newest.of.ElectionNumber), "read", uint64(e.ElectionNumber),
+			"place", c.knownPlace())
 	}
 }
 
@@ -281,18 +273,15 @@ func (d *diagnosis) checkSetBack(e *RaceEntry, k *claims, now instant, how sourc
 func (d *diagnosis) checkDouble(e *RaceEntry, own bool) {
 	first := !d.any
 	d.any = true
-	if e.Vacant() || e.LeaderID != d.id || own || first || d.reported == e.ElectionNumber {
+	if e.Vacant() || e.LeaderID != d.c.cfg.LeaderID || own || first || d.reported == e.ElectionNumber {
 		return
 	}
-	if d.held {
+	if d.c.l.hold > 0 {
 		return // perhaps this machine's job of the last period, which takes longer than a period
 	}
 	d.reported = e.ElectionNumber
-	d.f.log(slog.LevelError, "another process uses this candidate's LeaderID, or the record was edited: give each its own", "id", d.id, "token", uint64(e.ElectionNumber), "incarnation", e.Incarnation)
-	if t := d.f.trace; t != nil && t.DuplicateID != nil {
-		entry := e.Clone()
-		d.f.events.Add(func() { t.DuplicateID(*entry) })
-	}
+	d.c.log(slog.LevelError, "another process uses this candidate's LeaderID, or the record was edited: give each its own", "id", d.c.cfg.LeaderID, "token", uint64(e.ElectionNumber), "incarnation", e.Incarnation)
+	d.c.tellEntry(d.c.cfg.Trace.DuplicateID, e)
 }
 
 // refusals counts the writes that a store refused as lost races though nobody else had won: the
@@ -316,9 +305,9 @@ func (r *refusals) check(e *RaceEntry, d *diagnosis) {
 		return
 	}
 	if r.count++; r.count == maxRefusals {
-		d.f.log(slog.LevelWarn, "the store refuses this candidate's writes as lost races, though nobody else writes: something between the two "+
+		d.c.log(slog.LevelWarn, "the store refuses this candidate's writes as lost races, though nobody else writes: something between the two "+
 			"changes what the condition is on (a proxy that weakens or strips ETags, as one that compresses does; a store that wants them quoted otherwise), "+
-			"a policy refuses with the same code, or reads are stale", "id", d.id, "refused", r.count, "place", d.f.knownPlace())
+			"a policy refuses with the same code, or reads are stale", "id", d.c.cfg.LeaderID, "refused", r.count, "place", d.c.knownPlace())
 	}
 }
 
@@ -337,44 +326,44 @@ func tooFar(e *RaceEntry, wall time.Time, skew time.Duration) error {
 
 // askPlace asks the decider once for its place, as part of a store call or of what the loop does
 // not wait for either: String is user code, and may wait for the very call that hangs.
-func (f *follower) askPlace() {
-	if f.place.Load() == nil {
-		place := placeOf(f.decider)
-		f.place.CompareAndSwap(nil, &place)
+func (c *Campaign) askPlace() {
+	if c.place.Load() == nil {
+		place := placeOf(c.cfg.Decider)
+		c.place.CompareAndSwap(nil, &place)
 	}
 }
 
 // firstPlace is the place for the first log line. It is asked for when that is written.
-type firstPlace struct{ f *follower }
+type firstPlace struct{ c *Campaign }
 
 // LogValue implements slog.LogValuer.
 func (p firstPlace) LogValue() slog.Value {
-	p.f.askPlace()
-	return slog.StringValue(p.f.knownPlace())
+	p.c.askPlace()
+	return slog.StringValue(p.c.knownPlace())
 }
 
 // tellPlace tells, when the store has answered for the first time, of the place that the decider
 // has found by that, if the first log line could not name it.
-func (f *follower) tellPlace() {
-	if f.answered {
+func (c *Campaign) tellPlace() {
+	if c.placed {
 		return
 	}
-	f.answered = true
-	f.events.Add(func() {
-		f.askPlace()
-		if found := placeOf(f.decider); found != f.knownPlace() {
-			f.place.Store(&found)
-			f.log(slog.LevelInfo, "the record's place was found", "place", found)
+	c.placed = true
+	c.events.Add(func() {
+		c.askPlace()
+		if found := placeOf(c.cfg.Decider); found != c.knownPlace() {
+			c.place.Store(&found)
+			c.log(slog.LevelInfo, "the record's place was found", "place", found)
 		}
 	})
 }
 
 // knownPlace is the place, as far as the decider has said it.
-func (f *follower) knownPlace() string {
-	if place := f.place.Load(); place != nil {
+func (c *Campaign) knownPlace() string {
+	if place := c.place.Load(); place != nil {
 		return *place
 	}
-	return fmt.Sprintf("a %T", f.decider)
+	return fmt.Sprintf("a %T", c.cfg.Decider)
 }
 
 // placeOf says where d keeps its record, if d says so.

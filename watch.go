@@ -8,7 +8,6 @@ import (
 
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/internal/log/durations"
-	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // WatchConfig describes an observer, which follows an election without taking part. Set
@@ -64,20 +63,14 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, ent
 	if err := w.validate(cb); err != nil {
 		return err
 	}
-	if w.Clock == nil {
-		w.Clock = clocks.System()
-	}
-	w.MaxClockSkew = min(w.ClockPolicy.skew(w.MaxClockSkew), MaxTermLength)
-	o := &observer{cfg: w, parent: ctx, cb: cb}
-	f := &o.f
-	f.init(ctx, w.Clock, w.Decider, w.Clock.Now().String(), DefaultTermLength/2, DefaultTermLength)
-	f.logger, f.trace = w.Logger, w.Trace
-	o.k = claims{policy: &policy{term: DefaultTermLength, skew: w.MaxClockSkew}, longest: DefaultTermLength}
-	f.owner, f.known = o, &o.k
-	o.diagnosis = diagnosis{f: f}
-	o.setPoll(DefaultTermLength)
-	o.out = deliveries{Calls: loop.Calls{Limit: maxWaiting, Idle: f.events.Idle}, ctx: ctx}
-	return o.loop()
+	c := Config{Decider: w.Decider, MaxClockSkew: min(w.ClockPolicy.skew(w.MaxClockSkew), MaxTermLength), ClockPolicy: SharedClock, Clock: w.Clock, Logger: w.Logger, Trace: w.Trace}.withDefaults()
+	c.LeaderID = c.Clock.Now().String() // for the jitter alone
+	campaign := newCampaign(ctx, c, 0, single{})
+	campaign.changed.ctx = ctx
+	campaign.observer = &observer{c: campaign, cb: cb, lapse: w.Lapsed, poll: w.PollInterval}
+	campaign.observer.setPoll(DefaultTermLength)
+	campaign.loop()
+	return campaign.err
 }
 
 func (w *WatchConfig) validate(cb func(context.Context, RaceEntry)) error {
@@ -91,160 +84,85 @@ func (w *WatchConfig) validate(cb func(context.Context, RaceEntry)) error {
 	return wrong(append(faults, durations.Fault("MaxClockSkew", w.MaxClockSkew, leastSkew), durations.Fault("PollInterval", w.PollInterval, durations.Least), w.ClockPolicy.fault(w.MaxClockSkew)))
 }
 
-// observer is a running Watch.
+// observer is what a campaign has that only looks, and wants to lead never: a Watch. It belongs to the loop, and is nil
+// for any other campaign.
 type observer struct {
-	cfg       WatchConfig
-	parent    context.Context
-	cb        func(context.Context, RaceEntry)
-	f         follower
-	k         claims
-	readAt    instant // when the last answered read began
-	shown     instant // the same, of the last read that returned the newest record
-	diagnosis diagnosis
-	out       deliveries
-	lapsed    bool // Lapsed was called for the newest record
-	ending    bool
-	endBy     time.Duration
-	err       error
-}
-
-// loop runs in Watch's own goroutine.
-func (o *observer) loop() error {
-	awaken := context.AfterFunc(o.parent, func() { o.f.post(nothing) })
-	defer awaken()
-	defer o.f.mailbox.Close()
-	for {
-		o.f.handle()
-		wake, stopped := o.step(o.f.now())
-		if stopped {
-			return o.err
-		}
-		o.f.mailbox.Sleep(wake, nil)
-	}
-}
-
-// answered takes in the answer to a read, or that it was given up.
-func (o *observer) answered(a *answer, now instant) {
-	switch {
-	case a.err != nil:
-	case a.abandoned:
-		o.learn(a.got, a.start, now, wasPushed)
-	default:
-		o.f.feedCheck(a.got, now)
-		o.learn(a.got, a.start, now, wasRead)
-	}
-}
-
-// step does what is due, and returns for how long nothing else can become due.
-func (o *observer) step(now instant) (time.Duration, bool) {
-	wake := newAlarm(now)
-	f := &o.f
-	f.giveUpCall(now)
-	if !o.ending {
-		switch {
-		case o.parent.Err() != nil:
-			o.end(now, f.because(context.Cause(o.parent)))
-		case f.failure != nil:
-			o.end(now, f.failure)
-		}
-	}
-	if o.ending {
-		gone := f.wind()
-		if !o.out.Busy() && (gone || now.mono >= o.endBy) {
-			return 0, true
-		}
-		if now.mono < o.endBy {
-			wake.at(o.endBy)
-		}
-		return wake.in, false
-	}
-	f.tendFeed(&wake)
-	o.act(&wake)
-	return wake.in, false
-}
-
-// end begins the observer's end. Records that still wait for a callback are dropped.
-func (o *observer) end(now instant, err error) {
-	o.ending, o.err, o.endBy = true, err, now.mono+100*time.Millisecond
-	o.out.Drop()
+	c      *Campaign
+	cb     func(context.Context, RaceEntry)
+	lapse  func(context.Context, RaceEntry)
+	poll   time.Duration // as configured
+	readAt instant       // when the last answered read began
+	shown  instant       // the same, of the last read that returned the newest record
+	lapsed bool          // Lapsed was called for the newest record
 }
 
 // act reads the record if that is due, and reports a lapse.
 func (o *observer) act(wake *alarm) {
-	f := &o.f
-	lapse, pending := o.lapseAt()
-	if pending && lapse.reached(o.shown) {
+	c, e := o.c, o.c.l.newest
+	pending := e.of != nil && !e.of.Vacant() && !o.lapsed
+	var over end // the known term has run out then for all clocks that are within bounds
+	if pending {
+		over = c.l.claims.end(e)
+	}
+	if pending && over.reached(o.shown) {
 		o.lapsed, pending = true, false
-		if o.cfg.Lapsed != nil {
-			o.out.deliver(delivery{entry: o.k.newest.of, call: o.cfg.Lapsed})
+		if o.lapse != nil {
+			c.changed.deliver(delivery{entry: e.of, call: o.lapse})
 		}
 	}
-	if !f.mayCall(wake) {
-		return
+	switch {
+	case c.stopping || !c.mayCall(wake):
+	case pending && over.reached(wake.now) && !over.reached(o.readAt):
+		c.read(wake, c.inTurn(wake.now, e.of, span(c.l.termOf(e.of)))) // and if that is stale, the next poll
+	default:
+		c.poll(wake)
+		if pending {
+			wake.until(over)
+		}
 	}
-	if pending && lapse.reached(wake.now) && !lapse.reached(o.readAt) {
-		f.read(wake, f.turn(wake.now, o.k.newest.of, span(o.k.termOf(o.k.newest.of)))) // and if that is stale, the next poll
-		return
-	}
-	if due, polling := f.pollDue(wake); polling {
-		f.read(wake, due)
-	}
-	if pending {
-		wake.until(lapse)
-	}
-}
-
-// lapseAt returns when the known term has run out for all clocks that are within bounds, and
-// whether that is still to be reported.
-func (o *observer) lapseAt() (end, bool) {
-	e := o.k.newest.of
-	if e == nil || e.Vacant() || o.lapsed {
-		return end{}, false
-	}
-	return o.k.end(o.k.newest), true
 }
 
 // learn takes in a record, and hands it to the callback if it is new.
-func (o *observer) learn(e *RaceEntry, at, now instant, how source) {
-	if o.ending {
+func (o *observer) learn(e *RaceEntry, began, now instant, how source) {
+	c := o.c
+	if c.stopping {
 		return
 	}
 	if e.TermLength > 0 {
-		o.k.term = min(e.TermLength, MaxTermLength) // an observer has none of its own
+		c.l.term = min(e.TermLength, MaxTermLength) // an observer has none of its own
 	}
-	news := o.k.learn(e, how, false, now)
+	news := c.l.claims.learn(e, how, false, now)
 	if news {
 		o.shown, o.lapsed = instant{}, false
 	}
 	if how == wasRead {
-		o.readAt = at
-		if n := o.k.newest.of; oneTerm(e, n) && e.Compare(n) == 0 {
-			o.shown = at
+		o.readAt = began
+		if n := c.l.newest.of; oneTerm(e, n) && e.Compare(n) == 0 {
+			o.shown = began
 		}
 	}
-	o.diagnosis.look(e, &o.k, now, news, how, false)
+	c.diagnosis.look(e, &c.l.claims, now, news, how, false)
 	if !news {
 		return
 	}
-	o.f.tellNews(e)
+	c.tellEntry(c.cfg.Trace.News, e)
 	if e.ElectionNumber == NoElections {
 		return
 	}
 	if e.TermLength > 0 {
 		o.setPoll(e.TermLength)
 	}
-	o.out.deliver(delivery{entry: e, call: o.cb, merge: !e.Vacant()})
+	c.changed.deliver(delivery{entry: e, call: o.cb, merge: !e.Vacant()})
 }
 
 // setPoll fits the observer's pace to the candidates' term.
 func (o *observer) setPoll(term time.Duration) {
+	c := o.c
 	term = min(max(term, 20*time.Millisecond), time.Hour)
-	o.f.timeout = term / 4
-	o.f.poll = term / 2
-	if o.cfg.PollInterval > 0 {
-		o.f.poll = min(max(o.cfg.PollInterval, minPoll), MaxTermLength)
+	c.pollEvery = term / 2
+	if o.poll > 0 {
+		c.pollEvery = min(max(o.poll, minPoll), MaxTermLength)
 	}
-	// Even if a read hangs, look as often as the PollInterval asks.
-	o.f.timeout = min(o.f.timeout, max(o.f.poll, time.Second))
-	o.f.reads.standBy(o.f.poll, term)
+	c.timeout = min(term/4, max(c.pollEvery, time.Second)) // even if a read hangs, look as often as the PollInterval asks
+	c.reads.StandBy(c.pollEvery, term)
 }

@@ -2,18 +2,23 @@ package legrpc_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -21,32 +26,8 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/internal/route/routetest"
 	"github.com/c8e606e4/leaderelection/legrpc"
-	"github.com/c8e606e4/leaderelection/viewtest"
+	"github.com/c8e606e4/leaderelection/legrpc/internal/grpctest"
 )
-
-// standby is a Candidate that does not lead.
-func standby() *leads { return &leads{view: viewtest.New(nil, 0), status: le.Following} }
-
-// retrying are a client's interceptors.
-func retrying(o *legrpc.ClientOptions) []grpc.DialOption {
-	return []grpc.DialOption{grpc.WithUnaryInterceptor(legrpc.UnaryClientInterceptor(o)), grpc.WithStreamInterceptor(legrpc.StreamClientInterceptor(o))}
-}
-
-// once calls a service's stream with one message, and returns its first answer.
-func once(ctx context.Context, conn *grpc.ClientConn, text string) (string, error) {
-	s, err := conn.NewStream(ctx, &grpc.StreamDesc{StreamName: "Talk", ServerStreams: true}, "/test.Test/Talk")
-	if err != nil {
-		return "", err
-	}
-	if err := s.SendMsg(wrapperspb.String(text)); err != nil {
-		return "", err
-	}
-	if err := s.CloseSend(); err != nil {
-		return "", err
-	}
-	out := new(wrapperspb.StringValue)
-	return out.Value, s.RecvMsg(out)
-}
 
 // A leader that relays the refusal of a service behind another election has worked
 // on the call: it is not said to be unprocessed, and not sent again.
@@ -74,8 +55,8 @@ func TestRelayedRefusalIsNotRepeated(t *testing.T) {
 				return err
 			}
 			leader := &service{
-				say:  func(ctx context.Context, _ string) (string, error) { return "", relay(ctx) },
-				talk: func(s grpc.ServerStream) error { return relay(s.Context()) },
+				Say:  func(ctx context.Context, _ string) (string, error) { return "", relay(ctx) },
+				Talk: func(s grpc.ServerStream) error { return relay(s.Context()) },
 			}
 			o := &legrpc.ServerOptions{}
 			if c.exempt {
@@ -109,8 +90,8 @@ func TestClientRepeatsOnlyWhatWasNotProcessed(t *testing.T) {
 	answer := func() error { return nil }
 	l := leading()
 	conn := dial(t, serveWith(t, l, &service{
-		say: func(_ context.Context, in string) (string, error) { calls.Add(1); return in, answer() },
-		talk: func(s grpc.ServerStream) error {
+		Say: func(_ context.Context, in string) (string, error) { calls.Add(1); return in, answer() },
+		Talk: func(s grpc.ServerStream) error {
 			calls.Add(1)
 			in := new(wrapperspb.StringValue)
 			if err := s.RecvMsg(in); err != nil {
@@ -137,20 +118,20 @@ func TestClientRepeatsOnlyWhatWasNotProcessed(t *testing.T) {
 			if n := calls.Load(); n != 2 {
 				t.Errorf("two calls were worked on %d times", n)
 			}
-			answer = func() error { l.over(); return nil }
+			answer = func() error { over(l); return nil }
 			_, err := call(t.Context())
 			if r, is := legrpc.RefusalOf(err); !is || !r.Processed || calls.Load() != 3 {
 				t.Errorf("overtaken by the end: %v, %+v, worked on %d times in all", err, r, calls.Load())
 			}
 
 			answer = func() error { return nil }
-			l.set(func() { l.status = le.Following })
+			l.SetStatus(le.Following)
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			if _, err := call(ctx); err == nil || calls.Load() != 3 {
 				t.Errorf("%v, worked on %d times in all", err, calls.Load())
 			}
-			time.AfterFunc(100*time.Millisecond, func() { l.set(func() { l.view, l.status = leading().view, le.Leading }) })
+			time.AfterFunc(100*time.Millisecond, func() { lead(l) })
 			if _, err := call(t.Context()); err != nil || calls.Load() != 4 {
 				t.Errorf("when it leads again: %v, worked on %d times in all", err, calls.Load())
 			}
@@ -161,26 +142,9 @@ func TestClientRepeatsOnlyWhatWasNotProcessed(t *testing.T) {
 // A refusal names nobody.
 func TestRefusalNamesNobody(t *testing.T) {
 	l := standby()
-	l.entry = *record(7, "leader-7", "10.0.0.2:1")
+	l.SetLeader(*record(7, "leader-7", "10.0.0.2:1"))
 	_, err := say(t.Context(), dial(t, serve(t, l, echo("a"))), "x")
 	if r, is := legrpc.RefusalOf(err); !is || strings.Contains(err.Error(), "leader-7") || strings.Contains(err.Error(), "10.0.0.2") {
-		t.Errorf("%v, %+v", err, r)
-	}
-}
-
-// A unary handler that waits for its ctx does not linger when leadership is lost.
-func TestUnaryHandlerEndsWithTheView(t *testing.T) {
-	l := leading()
-	conn := dial(t, serve(t, l, &service{say: func(ctx context.Context, _ string) (string, error) {
-		l.over()
-		<-ctx.Done()
-		if cause := context.Cause(ctx); !errors.Is(cause, le.ErrNotLeading) {
-			t.Errorf("the cause is %v", cause)
-		}
-		return "", ctx.Err()
-	}}))
-	_, err := say(t.Context(), conn, "x")
-	if r, is := legrpc.RefusalOf(err); !is || !r.Processed {
 		t.Errorf("%v, %+v", err, r)
 	}
 }
@@ -190,7 +154,7 @@ func hung(t *testing.T) (address string, called chan struct{}) {
 	t.Helper()
 	called = make(chan struct{}, 10)
 	over := make(chan struct{})
-	address = serve(t, leading(), &service{say: func(context.Context, string) (string, error) {
+	address = serve(t, leading(), &service{Say: func(context.Context, string) (string, error) {
 		called <- struct{}{}
 		<-over // whatever its ctx says
 		return "", nil
@@ -221,7 +185,7 @@ func TestCallsLeaveAHungLeader(t *testing.T) {
 func TestCallsOfAWorkingLeaderAreLeftAlone(t *testing.T) {
 	d := memory.NewDecider()
 	conn := follow(t, d.Handle(), S)
-	address := serve(t, leading(), &service{talk: func(s grpc.ServerStream) error {
+	address := serve(t, leading(), &service{Talk: func(s grpc.ServerStream) error {
 		for tick := time.NewTicker(100 * time.Millisecond); ; <-tick.C {
 			if err := s.SendMsg(wrapperspb.String("x")); err != nil {
 				return err
@@ -229,7 +193,7 @@ func TestCallsOfAWorkingLeaderAreLeftAlone(t *testing.T) {
 		}
 	}})
 	d.Replace(record(1, "a", address))
-	s, err := conn.NewStream(t.Context(), &description.Streams[0], "/test.Test/Talk", grpc.WaitForReady(true))
+	s, err := grpctest.Talk(t.Context(), conn, grpc.WaitForReady(true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,46 +223,6 @@ func TestCallsGoToTheAddressThatLeads(t *testing.T) {
 	}
 }
 
-// A record cannot send calls, with their credentials, to anywhere.
-func TestCheckAddress(t *testing.T) {
-	only := func(hostPort string) error {
-		if !strings.HasPrefix(hostPort, "10.") {
-			return errors.New("none of ours")
-		}
-		return nil
-	}
-	for name, c := range map[string]struct {
-		check    func(string) error
-		hostPort []string
-		want     string
-	}{
-		"link-local":           {nil, []string{"169.254.169.254:80"}, ""},
-		"the good one of two":  {nil, []string{"[fe80::1]:80", "192.0.2.1:80"}, "192.0.2.1:80"},
-		"the caller's own":     {only, []string{"192.0.2.1:80", "10.0.0.1:80"}, "10.0.0.1:80"},
-		"none of the caller's": {only, []string{"192.0.2.1:80"}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := memory.NewDecider()
-			d.Replace(record(1, "a", c.hostPort...))
-			b := legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S}, &legrpc.BuilderOptions{CheckAddress: c.check})
-			cc := &told{}
-			r, err := b.Build(resolver.Target{}, cc, resolver.BuildOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer r.Close()
-			for ; ; runtime.Gosched() {
-				if got, n := cc.last(); n > 0 {
-					if got != c.want {
-						t.Errorf("gRPC is told %q, want %q", got, c.want)
-					}
-					break
-				}
-			}
-		})
-	}
-}
-
 // A name that resolves to what is refused is not dialled.
 func TestDialChecksWhatANameResolvesTo(t *testing.T) {
 	routetest.Resolve(t, [4]byte{169, 254, 169, 254})
@@ -307,5 +231,365 @@ func TestDialChecksWhatANameResolvesTo(t *testing.T) {
 	_, err := say(t.Context(), follow(t, d.Handle(), S), "x", grpc.WaitForReady(false))
 	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "169.254.169.254 is refused") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A connection on which nothing passes any more is noticed, though the leader leads on and
+// nobody else is known: by default within minutes, which every server bears, and within
+// seconds where both sides agree. Who only takes long to answer keeps the connection.
+func TestADeadConnectionIsNoticed(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		every  time.Duration
+		server []grpc.ServerOption
+		want   time.Duration // zero: not
+	}{
+		{"by default", 0, nil, 6*time.Minute + 10*time.Second},
+		{"if both agree", 10 * time.Second, legrpc.KeepaliveServerOptions(), 20 * time.Second},
+		{"not if it is not wanted", -1, nil, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := routetest.NewPipes()
+				server := grpc.NewServer(c.server...)
+				server.RegisterService(&grpctest.Description, &service{Say: func(ctx context.Context, in string) (string, error) {
+					select {
+					case <-time.After(30 * time.Minute):
+					case <-ctx.Done():
+					}
+					return in, nil
+				}})
+				go func() { _ = server.Serve(p) }()
+				d := memory.NewDecider()
+				e := record(1, "a", "10.0.0.1:1")
+				e.TermLength, e.TermExpiry = 24*time.Hour, time.Now().Add(24*time.Hour)
+				d.Replace(e)
+				b := of(d.Handle())
+				conn := through(t, p, "leaderelection:///orders", b.DialOptions(&legrpc.ClientOptions{Keepalive: c.every})...)
+				if out, err := say(t.Context(), conn, "slow", grpc.WaitForReady(true)); out != "slow" || err != nil {
+					t.Errorf("a slow leader: %q, %v", out, err)
+				}
+				time.AfterFunc(time.Second, p.Cut)
+				begin := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+				defer cancel()
+				_, err := say(ctx, conn, "lost", grpc.WaitForReady(true))
+				took := time.Since(begin)
+				if noticed := status.Code(err) == codes.Unavailable; noticed != (c.want > 0) || noticed && (took < c.want || took > c.want+5*time.Second) {
+					t.Errorf("%v after %v, want it after %v", err, took, c.want)
+				}
+				_ = conn.Close()
+				server.Stop()
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// With a ServerName each leader must show a certificate of its own: one that was deposed
+// answers for nobody, not even at the same address.
+func TestACertificateForEachLeader(t *testing.T) {
+	pool := x509.NewCertPool()
+	at := map[string]string{}
+	for _, name := range []string{"a", "b"} {
+		cert := routetest.Certificate(t, name, pool)
+		at[name] = grpctest.Start(t, grpctest.Listen(t), grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&cert))), echo(name))
+	}
+	d := memory.NewDecider()
+	b := of(d.Handle()).With(&legrpc.BuilderOptions{ServerName: func(e le.RaceEntry) string { return e.LeaderID }})
+	conn := dial(t, "leaderelection:///orders", append(b.DialOptions(nil), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool})))...)
+	until := func(want string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		for {
+			got, err := say(ctx, conn, "hi", grpc.WaitForReady(false))
+			if err == nil && got == want || err != nil && want != "" && strings.Contains(err.Error(), want) {
+				return
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("%q, %v, want %q", got, err, want)
+			}
+		}
+	}
+	d.Replace(record(1, "a", at["a"]))
+	until("a hi")
+	d.Replace(record(2, "b", at["b"]))
+	until("b hi")
+	d.Replace(record(3, "c", at["b"]))
+	until("certificate is valid for b, not c")
+	d.Replace(record(4, "a", at["a"]))
+	until("a hi")
+}
+
+// load makes calls.
+type load struct {
+	routetest.Load
+	conn    *grpc.ClientConn
+	refused atomic.Int64
+}
+
+func (l *load) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		before := l.Greatest.Load()
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		text, err := say(call, l.conn, "", grpc.WaitForReady(true))
+		cancel()
+		var number uint64
+		if _, is := legrpc.RefusalOf(err); is || status.Code(err) == codes.Unavailable {
+			l.refused.Add(1)
+			continue
+		}
+		if err == nil {
+			_, err = fmt.Sscan(text, &number)
+		}
+		if err != nil {
+			l.Fault("%v", err)
+			continue
+		}
+		l.Answer(before, number)
+	}
+}
+
+// await returns when n more calls have been answered.
+func (l *load) await(n int64) {
+	for target := l.Answered.Load() + n; l.Answered.Load() < target; {
+		runtime.Gosched()
+	}
+}
+
+// Calls follow the leader through hand-overs, and through fail-overs in which the
+// leader is cut off from the store while it can still be reached by its clients.
+func TestCallsThroughFailovers(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	d := memory.NewDecider()
+	term, skew := 600*time.Millisecond, 50*time.Millisecond
+	all := map[string]*candidate{}
+	for _, id := range []string{"a", "b", "c"} {
+		all[id] = join(t, ctx, d, id, term, skew)
+	}
+	conn := follow(t, d.Handle(), skew)
+	l := &load{conn: conn}
+	working, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() { l.run(working) })
+	}
+	l.await(20)
+	for i := range 12 {
+		old := d.Entry()
+		for _, id := range []string{"a", "b", "c"} {
+			if id != old.LeaderID && i%5 != 0 { // a hand-over
+				if err := le.Transfer(ctx, d, id); err != nil {
+					t.Logf("transfer to %s: %v", id, err)
+				}
+				break
+			}
+		}
+		cut := all[old.LeaderID]
+		if i%5 == 0 && cut != nil {
+			cut.store.Inject(memory.LoseRequests())
+		}
+		for l.Greatest.Load() <= uint64(old.ElectionNumber) {
+			runtime.Gosched()
+		}
+		l.await(20)
+		if cut != nil {
+			cut.store.Inject(nil)
+		}
+	}
+	stop()
+	wg.Wait()
+	cancel()
+	for _, c := range all {
+		<-c.campaign.Done()
+	}
+	t.Logf("%d calls answered, by leaderships up to %d; %d refused after all retries", l.Answered.Load(), l.Greatest.Load(), l.refused.Load())
+	l.Report(t)
+}
+
+// A leader that hands over loses no call, though nothing repeats those that end with Unavailable.
+func TestHandOversLoseNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	d := memory.NewDecider()
+	all := map[string]*candidate{}
+	for _, id := range []string{"a", "b"} {
+		all[id] = joinWith(t, ctx, d, id, time.Hour, S, "")
+	}
+	conn := follow(t, d.Handle(), S)
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	var answered atomic.Int64
+	for range 4 {
+		wg.Go(func() {
+			for !stop.Load() {
+				if _, err := say(t.Context(), conn, ""); err != nil {
+					t.Error(err)
+				}
+				answered.Add(1)
+			}
+		})
+	}
+	for range 12 {
+		for n := answered.Load() + 20; answered.Load() < n; {
+			runtime.Gosched()
+		}
+		next := map[string]string{"a": "b", "b": "a"}[d.Entry().LeaderID]
+		for len(all[next].elected) > 0 {
+			<-all[next].elected
+		}
+		if err := le.Transfer(ctx, d, next); err != nil {
+			t.Fatal(err)
+		}
+		<-all[next].elected
+	}
+	stop.Store(true)
+	wg.Wait()
+	cancel()
+	for _, c := range all {
+		<-c.campaign.Done()
+	}
+	t.Logf("%d calls", answered.Load())
+}
+
+// BenchmarkHandover is how long after a graceful hand-over's new leader was
+// elected a call is answered by it.
+func BenchmarkHandover(b *testing.B) {
+	ctx, cancel := context.WithCancel(context.Background())
+	d := memory.NewDecider()
+	x, y := join(b, ctx, d, "a", time.Hour, S), join(b, ctx, d, "b", time.Hour, S)
+	conn := follow(b, d.Handle(), S)
+	leader, next := x, y
+	select {
+	case <-x.elected:
+	case <-y.elected:
+		leader, next = y, x
+	}
+	var took []time.Duration
+	for b.Loop() {
+		if err := le.Transfer(ctx, d, next.id); err != nil {
+			b.Fatal(err)
+		}
+		number := <-next.elected
+		at := time.Now()
+		for {
+			if text, err := say(ctx, conn, "", grpc.WaitForReady(true)); err == nil && text == fmt.Sprint(uint64(number)) {
+				break
+			}
+		}
+		took = append(took, time.Since(at))
+		leader, next = next, leader
+	}
+	b.StopTimer()
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "median-µs")
+	cancel()
+	<-x.campaign.Done()
+	<-y.campaign.Done()
+}
+
+// Calls wait or fail while nobody leads, as their caller chose.
+func TestCallsWithoutALeader(t *testing.T) {
+	d := memory.NewDecider()
+	conn := dial(t, "leaderelection:///test", grpc.WithResolvers(of(d.Handle())))
+	e := record(1, "")
+	e.LeaderID = ""
+	d.Replace(e)
+	if _, err := say(t.Context(), conn, "x"); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "there is no leader") {
+		t.Errorf("a call that does not wait: %v", err)
+	}
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := say(t.Context(), conn, "x", grpc.WaitForReady(true))
+		waiting <- err
+	}()
+	d.Replace(record(2, "a", serve(t, leading(), echo("a"))))
+	if err := <-waiting; err != nil {
+		t.Errorf("a call that waits: %v", err)
+	}
+	e.ElectionNumber = 3
+	d.Replace(e)
+	for { // until the channel knows it, calls reach a
+		if _, err := say(t.Context(), conn, "x"); err != nil {
+			if !strings.Contains(err.Error(), "there is no leader") {
+				t.Errorf("a call after the leader has gone: %v", err)
+			}
+			break
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := say(ctx, conn, "x", grpc.WaitForReady(true)); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("a call that waits in vain: %v", err)
+	}
+}
+
+// A channel in a candidate's process goes on following the election after the campaign has ended, and
+// uses the same Decider. Its calls wait for the next leader without an option.
+func TestCallsFollowAfterTheOwnCampaign(t *testing.T) {
+	d := memory.NewDecider()
+	ctx, cancel := context.WithCancel(t.Context())
+	a := join(t, ctx, d, "a", time.Hour, S)
+	conn := follow(t, a.store, S)
+	<-a.elected
+	if _, err := say(t.Context(), conn, "x"); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	<-a.campaign.Done()
+	waiting := make(chan error, 1)
+	var out string
+	go func() {
+		var err error
+		out, err = say(t.Context(), conn, "x")
+		waiting <- err
+	}()
+	ctx, cancel = context.WithCancel(t.Context())
+	b := join(t, ctx, d, "b", time.Hour, S)
+	number := <-b.elected
+	if err := <-waiting; err != nil || out != fmt.Sprint(uint64(number)) {
+		t.Errorf("a call that waited for token %d: %q, %v", number, out, err)
+	}
+	cancel()
+	<-b.campaign.Done()
+}
+
+// However many calls are made while a leader goes, one that does not wait is
+// answered by that leader or told that there is none: never anything of gRPC's
+// own between the two.
+func TestCallsWhileTheLeaderGoes(t *testing.T) {
+	for _, policy := range []string{"pick_first", "round_robin"} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			d := memory.NewDecider()
+			conn := dial(t, "leaderelection:///test",
+				grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"`+policy+`": {}}]}`),
+				grpc.WithResolvers(of(d.Handle())))
+			address := serve(t, leading(), echo("a"))
+			var wg sync.WaitGroup
+			for number := uint64(1); number <= 20; number += 2 {
+				vacant := record(number, "")
+				d.Replace(vacant)
+				for range 4 {
+					wg.Go(func() {
+						for {
+							_, err := say(t.Context(), conn, "x")
+							if err != nil && status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), "there is no leader") {
+								break
+							}
+							if err != nil {
+								t.Errorf("leadership %d: %v", number, err)
+								break
+							}
+						}
+					})
+				}
+				wg.Wait()
+				d.Replace(record(number+1, "a", address))
+				if _, err := say(t.Context(), conn, "x", grpc.WaitForReady(true)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	}
 }

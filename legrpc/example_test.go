@@ -138,28 +138,21 @@ func (orders) Check(ctx context.Context, in *healthpb.HealthCheckRequest) (*heal
 
 // What a server refuses reports whether the call was worked on, and who leads.
 func ExampleRefusalOf() {
-	view := viewtest.New(nil, 0) // a campaign's View, in a real program
-	intercept := legrpc.UnaryServerInterceptor(leadership{view.TimeView}, nil)
+	candidate := viewtest.NewCandidate(nil) // a campaign, in a real program
+	intercept := legrpc.UnaryServerInterceptor(candidate, nil)
 	call := func() {
 		_, err := intercept(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/orders.Orders/Bill"},
 			func(context.Context, any) (any, error) {
-				view.Set(time.Now()) // the view ends while the handler works
+				candidate.SetEnd(time.Now()) // the view ends while the handler works
 				return nil, nil
 			})
 		refusal, is := legrpc.RefusalOf(err)
 		fmt.Println(status.Code(err), is, "processed:", refusal.Processed)
 	}
 	call()
-	view.Set(time.Now().Add(time.Hour))
+	candidate.Lead(7, time.Now().Add(time.Hour))
 	call()
 	// Output:
 	// FailedPrecondition true processed: false
 	// Unavailable true processed: true
 }
-
-// leadership stands for a campaign.
-type leadership struct{ view *leaderelection.TimeView }
-
-func (l leadership) View() *leaderelection.TimeView   { return l.view }
-func (l leadership) Status() leaderelection.Status    { return leaderelection.Leading }
-func (l leadership) Leader() leaderelection.RaceEntry { return leaderelection.RaceEntry{} }

@@ -5,20 +5,20 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health/grpc_health_v1"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/route/routetest"
 	"github.com/c8e606e4/leaderelection/legrpc"
+	"github.com/c8e606e4/leaderelection/legrpc/internal/grpctest"
 	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
@@ -55,61 +55,127 @@ func counted(d *memory.Decider) (*memory.Decider, *atomic.Int32) {
 	return mine, reads
 }
 
-// leads is a Candidate whose parts a test sets.
-type leads struct {
-	mu     sync.Mutex
-	view   *viewtest.View
-	status le.Status
-	entry  le.RaceEntry
+// viewStream is a server's side without a client.
+type viewStream struct {
+	grpc.ServerStream
+	ctx context.Context
 }
 
-func (l *leads) View() *le.TimeView   { l.mu.Lock(); defer l.mu.Unlock(); return l.view.TimeView }
-func (l *leads) Status() le.Status    { l.mu.Lock(); defer l.mu.Unlock(); return l.status }
-func (l *leads) Leader() le.RaceEntry { l.mu.Lock(); defer l.mu.Unlock(); return l.entry }
+func (s viewStream) Context() context.Context { return s.ctx }
 
-func (l *leads) set(f func()) { l.mu.Lock(); defer l.mu.Unlock(); f() }
+// retry is a service config for methods that are idempotent.
+const retry = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 5,
+	"initialBackoff": "0.02s", "maxBackoff": "0.5s", "backoffMultiplier": 2,
+	"retryableStatusCodes": ["UNAVAILABLE"]}}]}`
 
-// leading is a Candidate that lasts until its view is set.
-func leading() *leads {
-	v := viewtest.New(nil, 0)
-	v.Set(time.Now().Add(time.Hour))
-	return &leads{view: v, status: le.Leading}
+// follow returns a channel to the leader.
+func follow(t testing.TB, d le.RaceDecider, skew time.Duration) *grpc.ClientConn {
+	t.Helper()
+	return dial(t, "leaderelection:///test", legrpc.NewBuilder(le.WatchConfig{Decider: d, MaxClockSkew: skew}, nil).DialOptions(nil)...)
 }
 
-func (l *leads) over() { l.mu.Lock(); defer l.mu.Unlock(); l.view.Set(time.Now().Add(-time.Second)) }
-
-// service is what a test's server does.
-type service struct {
-	say  func(ctx context.Context, in string) (string, error)
-	talk func(s grpc.ServerStream) error
+// retrying are a client's interceptors.
+func retrying(o *legrpc.ClientOptions) []grpc.DialOption {
+	return []grpc.DialOption{grpc.WithUnaryInterceptor(legrpc.UnaryClientInterceptor(o)), grpc.WithStreamInterceptor(legrpc.StreamClientInterceptor(o))}
 }
 
-// The service, as protoc would describe it: Say answers a string with a string,
-// Talk streams them both ways.
-var description = grpc.ServiceDesc{
-	ServiceName: "test.Test",
-	HandlerType: (*any)(nil),
-	Methods: []grpc.MethodDesc{{MethodName: "Say", Handler: func(srv any, ctx context.Context, dec func(any) error, next grpc.UnaryServerInterceptor) (any, error) {
-		in := new(wrapperspb.StringValue)
-		if err := dec(in); err != nil {
-			return nil, err
-		}
-		handle := func(ctx context.Context, in any) (any, error) {
-			out, err := srv.(*service).say(ctx, in.(*wrapperspb.StringValue).Value)
-			return wrapperspb.String(out), err
-		}
-		if next == nil {
-			return handle(ctx, in)
-		}
-		return next(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: "/test.Test/Say"}, handle)
-	}}},
-	Streams: []grpc.StreamDesc{{StreamName: "Talk", ServerStreams: true, ClientStreams: true, Handler: func(srv any, s grpc.ServerStream) error {
-		return srv.(*service).talk(s)
-	}}},
+// once calls a service's stream with one message, and returns its first answer.
+func once(ctx context.Context, conn *grpc.ClientConn, text string) (string, error) {
+	s, err := conn.NewStream(ctx, &grpc.StreamDesc{StreamName: "Talk", ServerStreams: true}, "/test.Test/Talk")
+	if err != nil {
+		return "", err
+	}
+	if err := s.SendMsg(wrapperspb.String(text)); err != nil {
+		return "", err
+	}
+	if err := s.CloseSend(); err != nil {
+		return "", err
+	}
+	out := new(wrapperspb.StringValue)
+	return out.Value, s.RecvMsg(out)
 }
 
-// serve starts a server on the loopback behind the interceptors of l, and returns
-// its address.
+// candidate is one with a gRPC server that answers with its leadership's number.
+type candidate struct {
+	id       string
+	store    *memory.Decider
+	campaign *le.Campaign
+	elected  chan le.ElectionNumber
+}
+
+func join(t testing.TB, ctx context.Context, d *memory.Decider, id string, term, skew time.Duration) *candidate {
+	t.Helper()
+	return joinWith(t, ctx, d, id, term, skew, retry)
+}
+
+func joinWith(t testing.TB, ctx context.Context, d *memory.Decider, id string, term, skew time.Duration, params string) *candidate {
+	t.Helper()
+	c := &candidate{id: id, store: d.Handle(), elected: make(chan le.ElectionNumber, 100_000)}
+	listener := grpctest.Listen(t)
+	campaign, err := le.Config{
+		Decider: c.store, LeaderID: id, HostPort: []string{listener.Addr().String()}, ConnectionParams: []byte(params),
+		TermLength: term, MaxClockSkew: skew,
+		OnElected: func(_ context.Context, v *le.TimeView) { c.elected <- v.ElectionNumber() },
+	}.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.campaign = campaign
+	grpctest.Start(t, listener, behind(campaign, nil), &service{Say: func(ctx context.Context, _ string) (string, error) {
+		return fmt.Sprint(uint64(le.ViewFrom(ctx).ElectionNumber())), nil
+	}})
+	return c
+}
+
+// through returns a channel to p.
+func through(t *testing.T, p *routetest.Pipes, target string, o ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	return dial(t, target, append(o, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.Dial(ctx) }))...)
+}
+
+type service = grpctest.Service
+
+var (
+	say  = grpctest.Say
+	dial = grpctest.Dial
+	echo = grpctest.Echo
+)
+
+// talk opens a stream.
+func talk(t testing.TB, conn *grpc.ClientConn) grpc.ClientStream {
+	t.Helper()
+	s, err := grpctest.Talk(t.Context(), conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// leading is a Candidate that leads until its view is over.
+func leading() *viewtest.Candidate {
+	l := viewtest.NewCandidate(nil)
+	lead(l)
+	return l
+}
+
+func lead(l *viewtest.Candidate) { l.Lead(0, time.Now().Add(time.Hour)) }
+
+// over ends the view.
+func over(l *viewtest.Candidate) { l.SetEnd(time.Now()) }
+
+// standby is a Candidate that does not lead.
+func standby() *viewtest.Candidate { return viewtest.NewCandidate(nil) }
+
+// behind returns a server behind the interceptors of l, with a health service.
+func behind(l le.Candidate, o *legrpc.ServerOptions) *grpc.Server {
+	server := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(legrpc.UnaryServerInterceptor(l, o)),
+		grpc.ChainStreamInterceptor(legrpc.StreamServerInterceptor(l, o)))
+	healthpb.RegisterHealthServer(server, legrpc.NewHealth(l, "test.Test"))
+	return server
+}
+
+// serve starts such a server on the loopback, and returns its address.
 func serve(t testing.TB, l le.Candidate, s *service) string {
 	t.Helper()
 	return serveWith(t, l, s, nil)
@@ -117,40 +183,5 @@ func serve(t testing.TB, l le.Candidate, s *service) string {
 
 func serveWith(t testing.TB, l le.Candidate, s *service, o *legrpc.ServerOptions) string {
 	t.Helper()
-	server := grpc.NewServer(
-		grpc.ChainUnaryInterceptor(legrpc.UnaryServerInterceptor(l, o)),
-		grpc.ChainStreamInterceptor(legrpc.StreamServerInterceptor(l, o)))
-	server.RegisterService(&description, s)
-	grpc_health_v1.RegisterHealthServer(server, legrpc.NewHealth(l, "test.Test"))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = server.Serve(listener) })
-	t.Cleanup(func() { server.Stop(); wg.Wait() })
-	return listener.Addr().String()
-}
-
-// dial returns a channel to a target, closed with the test.
-func dial(t testing.TB, target string, o ...grpc.DialOption) *grpc.ClientConn {
-	t.Helper()
-	conn, err := grpc.NewClient(target, append(o, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
-// say calls Say.
-func say(ctx context.Context, conn *grpc.ClientConn, text string, o ...grpc.CallOption) (string, error) {
-	out := new(wrapperspb.StringValue)
-	err := conn.Invoke(ctx, "/test.Test/Say", wrapperspb.String(text), out, o...)
-	return out.Value, err
-}
-
-// echo answers with a name and what was said.
-func echo(name string) *service {
-	return &service{say: func(_ context.Context, in string) (string, error) { return fmt.Sprint(name, " ", in), nil }}
+	return grpctest.Start(t, grpctest.Listen(t), behind(l, o), s)
 }

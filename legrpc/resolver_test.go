@@ -2,11 +2,10 @@ package legrpc_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -14,15 +13,13 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/serviceconfig"
-	"google.golang.org/grpc/status"
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/legrpc"
+	"github.com/c8e606e4/leaderelection/legrpc/internal/grpctest"
 )
 
 // told is a resolver.ClientConn that remembers what it is told.
@@ -84,15 +81,21 @@ func (c *told) failures() int {
 	return len(c.errs)
 }
 
-// build starts a resolver in a bubble.
-func build(t *testing.T, w le.WatchConfig) (*told, resolver.Resolver) {
+// build starts a resolver of b, until the test ends.
+func build(t *testing.T, b *legrpc.Builder) (*told, resolver.Resolver) {
 	t.Helper()
 	cc := &told{}
-	r, err := legrpc.NewBuilder(w, nil).Build(resolver.Target{URL: url.URL{Scheme: "leaderelection"}}, cc, resolver.BuildOptions{})
+	r, err := b.Build(resolver.Target{URL: url.URL{Scheme: "leaderelection"}}, cc, resolver.BuildOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(r.Close)
 	return cc, r
+}
+
+// of returns a Builder of an election.
+func of(d le.RaceDecider) *legrpc.Builder {
+	return legrpc.NewBuilder(le.WatchConfig{Decider: d, MaxClockSkew: S}, nil)
 }
 
 func expect(t *testing.T, cc *told, addresses string, updates int) {
@@ -111,8 +114,7 @@ func TestWarningsWithoutALogger(t *testing.T) {
 	defer slog.SetDefault(old)
 	synctest.Test(t, func(t *testing.T) {
 		d := memory.NewDecider()
-		cc, r := build(t, le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S})
-		defer r.Close()
+		cc, _ := build(t, of(d.Handle()))
 		e := record(1, "a", "10.0.0.1:1")
 		e.ConnectionParams = []byte("nonsense")
 		d.Replace(e)
@@ -127,7 +129,7 @@ func TestResolverFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		d := memory.NewDecider()
-		cc, r := build(t, le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		cc, r := build(t, legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S, Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil))
 		expect(t, cc, "never", 0)
 		first := record(1, "a", "10.0.0.1:1", "[::1]:2")
 		d.Replace(first)
@@ -201,8 +203,7 @@ func TestResolverWithoutTheStore(t *testing.T) {
 				}
 				lost := memory.LoseRequests()
 				mine.Inject(lost)
-				cc, r := build(t, le.WatchConfig{Decider: decider, MaxClockSkew: S})
-				defer r.Close()
+				cc, _ := build(t, of(decider))
 				time.Sleep(time.Second)
 				synctest.Wait()
 				if _, n := cc.last(); n != 0 || len(cc.errs) == 0 || !strings.Contains(cc.errs[0].Error(), "cannot be read") {
@@ -240,8 +241,7 @@ func TestResolveNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		mine, reads := counted(d)
-		cc, r := build(t, le.WatchConfig{Decider: mine.Polled(), MaxClockSkew: S, PollInterval: time.Hour})
-		defer r.Close()
+		cc, r := build(t, legrpc.NewBuilder(le.WatchConfig{Decider: mine.Polled(), MaxClockSkew: S, PollInterval: time.Hour}, nil))
 		synctest.Wait()
 		before := reads.Load()
 		d.Replace(record(1, "a", "10.0.0.1:1"))
@@ -271,7 +271,7 @@ func TestResolverCloses(t *testing.T) {
 		hang := make(chan struct{})
 		d := memory.NewDecider()
 		d.Inject(func(memory.Op) memory.Fault { return memory.Fault{Hang: hang} })
-		_, r := build(t, le.WatchConfig{Decider: d.Polled()})
+		_, r := build(t, of(d.Polled()))
 		r.ResolveNow(resolver.ResolveNowOptions{})
 		synctest.Wait()
 		begin := time.Now()
@@ -285,7 +285,7 @@ func TestResolverCloses(t *testing.T) {
 }
 
 func TestWrongWatchConfig(t *testing.T) {
-	conn, err := grpc.NewClient("leaderelection:///x", grpc.WithResolvers(legrpc.NewBuilder(le.WatchConfig{}, nil)), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("leaderelection:///x", grpc.WithResolvers(legrpc.NewBuilder(le.WatchConfig{}, nil)), grpctest.Plaintext)
 	if err == nil {
 		defer conn.Close()
 		_, err = say(t.Context(), conn, "x")
@@ -298,106 +298,159 @@ func TestWrongWatchConfig(t *testing.T) {
 	}
 }
 
-// Calls wait or fail while nobody leads, as their caller chose.
-func TestCallsWithoutALeader(t *testing.T) {
-	d := memory.NewDecider()
-	conn := dial(t, "leaderelection:///test", grpc.WithResolvers(legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S}, nil)))
-	e := record(1, "")
-	e.LeaderID = ""
-	d.Replace(e)
-	if _, err := say(t.Context(), conn, "x"); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "there is no leader") {
-		t.Errorf("a call that does not wait: %v", err)
-	}
-	waiting := make(chan error, 1)
-	go func() {
-		_, err := say(t.Context(), conn, "x", grpc.WaitForReady(true))
-		waiting <- err
-	}()
-	d.Replace(record(2, "a", serve(t, leading(), echo("a"))))
-	if err := <-waiting; err != nil {
-		t.Errorf("a call that waits: %v", err)
-	}
-	e.ElectionNumber = 3
-	d.Replace(e)
-	for { // until the channel knows it, calls reach a
-		if _, err := say(t.Context(), conn, "x"); err != nil {
-			if !strings.Contains(err.Error(), "there is no leader") {
-				t.Errorf("a call after the leader has gone: %v", err)
-			}
-			break
+// All channels of a Builder, and of those made of it, have one watch, from the first to the
+// last; and one read if all ask at once, since a leader's connections have broken.
+func TestOneWatchForAllChannels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		mine, reads := counted(d)
+		b := legrpc.NewBuilder(le.WatchConfig{Decider: mine.Polled(), MaxClockSkew: S, PollInterval: 2 * time.Second}, nil)
+		builders := []*legrpc.Builder{b, b.With(&legrpc.BuilderOptions{Addresses: legrpc.Port("1")}), b.With(nil)}
+		d.Replace(record(1, "a", "10.0.0.1:1"))
+		var all []*told
+		var open []resolver.Resolver
+		join := func() {
+			cc, r := build(t, builders[len(open)%len(builders)])
+			all, open = append(all, cc), append(open, r)
 		}
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := say(ctx, conn, "x", grpc.WaitForReady(true)); status.Code(err) != codes.DeadlineExceeded {
-		t.Errorf("a call that waits in vain: %v", err)
-	}
-}
-
-// A channel in a candidate's process goes on following the election after the campaign has ended, and
-// uses the same Decider. Its calls wait for the next leader without an option.
-func TestCallsFollowAfterTheOwnCampaign(t *testing.T) {
-	d := memory.NewDecider()
-	ctx, cancel := context.WithCancel(t.Context())
-	a := join(t, ctx, d, "a", time.Hour, S)
-	conn := follow(t, a.store, S)
-	<-a.elected
-	if _, err := say(t.Context(), conn, "x"); err != nil {
-		t.Error(err)
-	}
-	cancel()
-	<-a.campaign.Done()
-	waiting := make(chan error, 1)
-	var out string
-	go func() {
-		var err error
-		out, err = say(t.Context(), conn, "x")
-		waiting <- err
-	}()
-	ctx, cancel = context.WithCancel(t.Context())
-	b := join(t, ctx, d, "b", time.Hour, S)
-	number := <-b.elected
-	if err := <-waiting; err != nil || out != fmt.Sprint(uint64(number)) {
-		t.Errorf("a call that waited for token %d: %q, %v", number, out, err)
-	}
-	cancel()
-	<-b.campaign.Done()
-}
-
-// However many calls are made while a leader goes, one that does not wait is
-// answered by that leader or told that there is none: never anything of gRPC's
-// own between the two.
-func TestCallsWhileTheLeaderGoes(t *testing.T) {
-	for _, policy := range []string{"pick_first", "round_robin"} {
-		t.Run(policy, func(t *testing.T) {
-			t.Parallel()
-			d := memory.NewDecider()
-			conn := dial(t, "leaderelection:///test",
-				grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"`+policy+`": {}}]}`),
-				grpc.WithResolvers(legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S}, nil)))
-			address := serve(t, leading(), echo("a"))
-			var wg sync.WaitGroup
-			for number := uint64(1); number <= 20; number += 2 {
-				vacant := record(number, "")
-				d.Replace(vacant)
-				for range 4 {
-					wg.Go(func() {
-						for {
-							_, err := say(t.Context(), conn, "x")
-							if err != nil && status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), "there is no leader") {
-								break
-							}
-							if err != nil {
-								t.Errorf("leadership %d: %v", number, err)
-								break
-							}
-						}
-					})
+		expectAll := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			for i, cc := range all {
+				if got, _ := cc.last(); got != want {
+					t.Fatalf("channel %d is told %q, want %q", i, got, want)
 				}
-				wg.Wait()
-				d.Replace(record(number+1, "a", address))
-				if _, err := say(t.Context(), conn, "x", grpc.WaitForReady(true)); err != nil {
-					t.Fatal(err)
+			}
+		}
+		for range 50 {
+			join()
+		}
+		time.Sleep(7 * time.Second)
+		expectAll("10.0.0.1:1")
+		if n := reads.Load(); n < 3 || n > 5 {
+			t.Errorf("%d reads in 7 s for 50 channels that are to look every 2 s", n)
+		}
+		time.Sleep(900 * time.Millisecond) // a little before the next
+		before := reads.Load()
+		d.Replace(record(2, "b", "10.0.0.2:1"))
+		for _, r := range open {
+			r.ResolveNow(resolver.ResolveNowOptions{})
+		}
+		synctest.Wait()
+		expectAll("10.0.0.2:1")
+		if n := reads.Load() - before; n != 1 {
+			t.Errorf("%d reads when 50 channels asked at once", n)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if n := reads.Load() - before; n > 3 { // one more for those that asked in the same instant, and the poll's
+			t.Errorf("%d reads until all 50 are content", n)
+		}
+		for _, r := range open[1:] {
+			r.Close()
+		}
+		all, open = all[:1], open[:1]
+		d.Replace(record(3, "c", "10.0.0.3:1"))
+		time.Sleep(3 * time.Second)
+		expectAll("10.0.0.3:1")
+		open[0].Close()
+		before = reads.Load()
+		time.Sleep(time.Minute)
+		if n := reads.Load() - before; n != 0 {
+			t.Errorf("%d reads when no channel was left", n)
+		}
+		all, open = nil, nil
+		d.Replace(record(4, "d", "10.0.0.4:1"))
+		join()
+		time.Sleep(time.Millisecond)
+		expectAll("10.0.0.4:1")
+		open[0].Close()
+	})
+}
+
+// One that joins while the store cannot be read is told so, as those before it were.
+func TestJoiningWithoutTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Inject(memory.LoseRequests())
+		b := of(d)
+		for range 2 {
+			cc, _ := build(t, b)
+			synctest.Wait()
+			cc.mu.Lock()
+			if len(cc.errs) == 0 || !strings.Contains(cc.errs[0].Error(), "cannot be read") {
+				t.Errorf("told %v", cc.errs)
+			}
+			cc.mu.Unlock()
+		}
+	})
+}
+
+// Of several addresses in a record calls go to those that are chosen, if they are fit and
+// allowed; and what a leader announces while it leads is followed.
+func TestAddresses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		d := memory.NewDecider()
+		b := legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S, Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
+		named, _ := build(t, b.With(&legrpc.BuilderOptions{Addresses: legrpc.Named("orders")}))
+		port, _ := build(t, b.With(&legrpc.BuilderOptions{Addresses: legrpc.Port("9000"), ServerName: func(e le.RaceEntry) string { return e.LeaderID }}))
+		e := record(1, "a", "10.0.0.1:80", "10.0.0.1:9000")
+		e.ConnectionParams = []byte(`{"addresses": {"orders": ["10.0.0.1:7", "169.254.169.254:80", "x/y"]}}`)
+		d.Replace(e)
+		expect(t, named, "10.0.0.1:7", 1)
+		expect(t, port, "10.0.0.1:9000", 1)
+		if name := port.states[0].Addresses[0].ServerName; name != "a" {
+			t.Errorf("the certificate is to have %q", name)
+		}
+		for _, want := range []string{"link-local", "x/y"} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("the log says nothing of %s: %s", want, log.String())
+			}
+		}
+		e.Extension++
+		e.HostPort, e.ConnectionParams = []string{"10.0.0.9:9000"}, []byte(`{"addresses": {"orders": ["10.0.0.9:7"]}}`)
+		d.Replace(e)
+		expect(t, named, "10.0.0.9:7", 2)
+		expect(t, port, "10.0.0.9:9000", 2)
+		e.Extension++
+		e.ConnectionParams = []byte(`{"methodConfig": []}`)
+		d.Replace(e)
+		expect(t, named, "", 3)
+		expect(t, port, "10.0.0.9:9000", 3) // for the new service config
+		if c, ok := port.states[2].ServiceConfig.Config.(parsed); !ok || c.s != `{"methodConfig": []}` {
+			t.Errorf("service config %v", port.states[2].ServiceConfig)
+		}
+	})
+}
+
+// A record cannot send calls, with their credentials, to anywhere.
+func TestCheckAddress(t *testing.T) {
+	only := func(hostPort string) error {
+		if !strings.HasPrefix(hostPort, "10.") {
+			return errors.New("none of ours")
+		}
+		return nil
+	}
+	for name, c := range map[string]struct {
+		check    func(string) error
+		hostPort []string
+		want     string
+	}{
+		"link-local":           {nil, []string{"169.254.169.254:80"}, ""},
+		"the good one of two":  {nil, []string{"[fe80::1]:80", "192.0.2.1:80"}, "192.0.2.1:80"},
+		"the caller's own":     {only, []string{"192.0.2.1:80", "10.0.0.1:80"}, "10.0.0.1:80"},
+		"none of the caller's": {only, []string{"192.0.2.1:80"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(record(1, "a", c.hostPort...))
+			cc, _ := build(t, of(d.Handle()).With(&legrpc.BuilderOptions{CheckAddress: c.check}))
+			for ; ; runtime.Gosched() {
+				if got, n := cc.last(); n > 0 {
+					if got != c.want {
+						t.Errorf("gRPC is told %q, want %q", got, c.want)
+					}
+					break
 				}
 			}
 		})

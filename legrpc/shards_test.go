@@ -1,12 +1,9 @@
-//go:build go1.25
-
 package legrpc_test
 
 import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +13,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -25,6 +21,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/memgroup"
 	"github.com/c8e606e4/leaderelection/legrpc"
+	"github.com/c8e606e4/leaderelection/legrpc/internal/grpctest"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
@@ -75,10 +72,7 @@ func (l *ledger) await(id string, n int) map[string]le.ElectionNumber {
 // serveShards starts a server on the loopback whose member joins the group.
 func serveShards(t *testing.T, r *memgroup.Records, l *ledger, id string, worked *atomic.Int64, shards ...string) *shard.Member {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := grpctest.Listen(t)
 	set := shard.Numbered(4)
 	if len(shards) > 0 {
 		set = shard.Named(shards...)
@@ -93,13 +87,13 @@ func serveShards(t *testing.T, r *memgroup.Records, l *ledger, id string, worked
 	server := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(legrpc.UnaryOwnerInterceptor(m, nil)),
 		grpc.ChainStreamInterceptor(legrpc.StreamOwnerInterceptor(m, nil)))
-	server.RegisterService(&description, &service{
-		say: func(ctx context.Context, in string) (string, error) {
+	grpctest.Start(t, listener, server, &service{
+		Say: func(ctx context.Context, in string) (string, error) {
 			worked.Add(1)
 			o := shard.OwnedFrom(ctx)
 			return fmt.Sprintf("%s %s %d %s", id, o.Name(), o.ElectionNumber(), in), nil
 		},
-		talk: func(s grpc.ServerStream) error {
+		Talk: func(s grpc.ServerStream) error {
 			for {
 				in := new(wrapperspb.StringValue)
 				if err := s.RecvMsg(in); err != nil {
@@ -111,20 +105,19 @@ func serveShards(t *testing.T, r *memgroup.Records, l *ledger, id string, worked
 			}
 		},
 	})
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = server.Serve(listener) })
-	t.Cleanup(func() {
-		_ = m.Leave(context.Background())
-		server.Stop()
-		wg.Wait()
-	})
+	t.Cleanup(func() { _ = m.Leave(context.Background()) })
 	return m
 }
 
-func sayTo(ctx context.Context, conn grpc.ClientConnInterface, text string, o ...grpc.CallOption) (string, error) {
-	out := new(wrapperspb.StringValue)
-	err := conn.Invoke(ctx, "/test.Test/Say", wrapperspb.String(text), out, o...)
-	return out.Value, err
+// followShards returns a ShardConn of a group, closed with the test.
+func followShards(t *testing.T, store func(string) (le.RaceDecider, error), wait time.Duration) *legrpc.ShardConn {
+	t.Helper()
+	conn, err := legrpc.FollowShards(shard.WatchConfig{Store: store, ClockPolicy: le.SharedClock}, &legrpc.ShardOptions{Wait: wait, Dial: []grpc.DialOption{grpctest.Plaintext}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
 // Each call reaches its shard's owner, also when that has just left; nothing is worked on
@@ -132,13 +125,7 @@ func sayTo(ctx context.Context, conn grpc.ClientConnInterface, text string, o ..
 func TestShardConn(t *testing.T) {
 	var r memgroup.Records
 	var worked atomic.Int64
-	conn, err := legrpc.FollowShards(shard.WatchConfig{Store: r.Store, ClockPolicy: le.SharedClock}, &legrpc.ShardOptions{
-		Wait: time.Minute, Dial: []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := followShards(t, r.Store, time.Minute)
 	l := newLedger()
 	serveShards(t, &r, l, "a", &worked)
 	l.await("a", 4)
@@ -147,7 +134,7 @@ func TestShardConn(t *testing.T) {
 	owned := map[string]map[string]le.ElectionNumber{"b": l.await("b", 2), "a": l.await("a", 2)}
 	for id, tokens := range owned {
 		for name, token := range tokens {
-			got, err := sayTo(legrpc.WithShard(t.Context(), name), conn, "hello")
+			got, err := say(legrpc.WithShard(t.Context(), name), conn, "hello")
 			if want := fmt.Sprintf("%s %s %d hello", id, name, token); got != want || err != nil {
 				t.Errorf("shard %s: %q, %v, want %q", name, got, err, want)
 			}
@@ -159,7 +146,7 @@ func TestShardConn(t *testing.T) {
 			}
 		}
 	}
-	stream, err := conn.NewStream(legrpc.WithShard(t.Context(), "3"), &description.Streams[0], "/test.Test/Talk")
+	stream, err := grpctest.Talk(legrpc.WithShard(t.Context(), "3"), conn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +163,7 @@ func TestShardConn(t *testing.T) {
 	for ctx, want := range map[context.Context]codes.Code{
 		t.Context(): codes.InvalidArgument, legrpc.WithShard(t.Context(), "4"): codes.NotFound, legrpc.WithShard(t.Context(), "x"): codes.NotFound,
 	} {
-		if _, err := sayTo(ctx, conn, "x"); status.Code(err) != want {
+		if _, err := say(ctx, conn, "x"); status.Code(err) != want {
 			t.Errorf("%v, want %v", err, want)
 		}
 	}
@@ -189,7 +176,7 @@ func TestShardConn(t *testing.T) {
 		defer begin()
 		for got := ""; !strings.HasPrefix(got, "a "); calls++ {
 			var err error
-			if got, err = sayTo(legrpc.WithShard(t.Context(), gone), conn, "x"); err != nil {
+			if got, err = say(legrpc.WithShard(t.Context(), gone), conn, "x"); err != nil {
 				t.Error(err)
 				return
 			}
@@ -214,19 +201,13 @@ func TestShardThatIsGone(t *testing.T) {
 	}
 	var r memgroup.Records
 	var worked atomic.Int64
-	conn, err := legrpc.FollowShards(shard.WatchConfig{Store: r.Store, ClockPolicy: le.SharedClock}, &legrpc.ShardOptions{
-		Wait: time.Minute, Dial: []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := followShards(t, r.Store, time.Minute)
 	l := newLedger()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	at := func(name string, want codes.Code, o ...grpc.CallOption) {
 		t.Helper()
-		if _, err := sayTo(legrpc.WithShard(ctx, name), conn, "x", o...); status.Code(err) != want {
+		if _, err := say(legrpc.WithShard(ctx, name), conn, "x", o...); status.Code(err) != want {
 			t.Errorf("shard %s: %v, want %v", name, err, want)
 		}
 	}
@@ -257,7 +238,7 @@ func TestFollowShardsRefuses(t *testing.T) {
 	if _, err := legrpc.FollowShards(shard.WatchConfig{Store: new(memgroup.Records).Store}, nil); err == nil || !strings.Contains(err.Error(), "ShardOptions.Dial") {
 		t.Errorf("without credentials: %v", err)
 	}
-	if _, err := legrpc.FollowShards(shard.WatchConfig{}, &legrpc.ShardOptions{Dial: []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}}); err == nil {
+	if _, err := legrpc.FollowShards(shard.WatchConfig{}, &legrpc.ShardOptions{Dial: []grpc.DialOption{grpctest.Plaintext}}); err == nil {
 		t.Error("without a Store")
 	}
 }
@@ -348,14 +329,10 @@ func TestShardCallsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := func(string) (le.RaceDecider, error) { return memory.NewDecider(), nil } // of a group without members
 		for wait, want := range map[time.Duration]time.Duration{0: time.Minute, 5 * S: 5 * S} {
-			conn, err := legrpc.FollowShards(shard.WatchConfig{Store: store, ClockPolicy: le.SharedClock},
-				&legrpc.ShardOptions{Wait: wait, Dial: []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := followShards(t, store, wait)
 			ctx, cancel := context.WithTimeout(legrpc.WithShard(t.Context(), "0"), time.Minute)
 			begin := time.Now()
-			err = conn.Invoke(ctx, "/test.Test/Say", nil, nil)
+			err := conn.Invoke(ctx, "/test.Test/Say", nil, nil)
 			if took := time.Since(begin); err == nil || took != want {
 				t.Errorf("Wait %v: %v after %v", wait, err, took)
 			}

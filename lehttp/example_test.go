@@ -71,11 +71,11 @@ func Example() {
 
 // A process that does not lead refuses, and reports whether the request was worked on.
 func ExampleRequireLeader() {
-	view := viewtest.New(nil, 0) // a campaign's View, in a real program
-	view.Set(time.Now().Add(time.Hour))
-	handler := lehttp.RequireLeader(leadership{view.TimeView}, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	candidate := viewtest.NewCandidate(nil) // a campaign, in a real program
+	candidate.Lead(7, time.Now().Add(time.Hour))
+	handler := lehttp.RequireLeader(candidate, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
-			view.Set(time.Now()) // the view ends while the handler works
+			candidate.SetEnd(time.Now()) // the view ends while the handler works
 		}
 		fmt.Fprint(w, "done")
 	}))
@@ -90,13 +90,6 @@ func ExampleRequireLeader() {
 	//
 	// POST 503 this process does not lead
 }
-
-// leadership stands for a campaign that leads until its view is over.
-type leadership struct{ view *leaderelection.TimeView }
-
-func (l leadership) View() *leaderelection.TimeView   { return l.view }
-func (l leadership) Status() leaderelection.Status    { return leaderelection.Leading }
-func (l leadership) Leader() leaderelection.RaceEntry { return leaderelection.RaceEntry{} }
 
 // What a load balancer hears of a candidate that leads.
 func ExampleProbes() {

@@ -1,7 +1,10 @@
 package lehttp
 
 import (
+	"bufio"
 	"context"
+	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"sync/atomic"
@@ -9,6 +12,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/internal/route"
 	"github.com/c8e606e4/leaderelection/internal/route/viewctx"
 	"github.com/c8e606e4/leaderelection/internal/route/viewhook"
 	"github.com/c8e606e4/leaderelection/shard"
@@ -222,4 +226,146 @@ func (l *leaders) refusal() *refusal {
 	// This process's own leadership, which is over or is ending.
 	no.retry = e.TermExpiry.Add(leaderelection.DefaultMaxClockSkew).Sub(view.Clock().Now().Round(0))
 	return no
+}
+
+// ShardKey returns a function that names the shard of a request, one of n numbered shards, by the
+// request's key. A key is, for example, a customer in the path or in a header. See shard.KeyName:
+// while the group has another number of shards, its requests are refused. If the number may
+// change while the group runs, call shard.KeyName with the Of of ShardRouter.Assignment instead. It
+// is 0 until an assignment is known.
+func ShardKey(n int, key func(r *http.Request) string) func(r *http.Request) string {
+	return func(r *http.Request) string { return shard.KeyName(key(r), n) }
+}
+
+// OwnerOptions are the settings of [RequireOwner]. The zero value is right for most.
+type OwnerOptions struct {
+	// Otherwise serves the requests for shards that this process does not own: a
+	// ShardRouter's Proxy or Redirect, with its LeaderID set. Nil means the answer 503.
+	// Such a request is also answered 503 if a Proxy of this group has sent it: that Proxy
+	// keeps it itself.
+	Otherwise http.Handler
+	// Group names the group, as ProxyOptions.Election does. Set it if requests pass through
+	// services of several groups or elections.
+	Group string
+}
+
+// RequireOwner returns a middleware that serves a request only while this process owns the shard
+// that shardOf names. Put it in front of the handlers of a member. It makes the promise of
+// [RequireLeader], for shards: it asks the shard before the handler is called, and again before
+// any part of the answer leaves the process. Each refusal is for that shard. By it a
+// ShardRouter's Proxy knows that nobody has worked on the request.
+//
+// When a shard must be let go, RequireOwner admits no new requests for it. The shard is kept until the
+// requests that were admitted, and OnOwned, have returned, for at most DrainTimeout.
+//
+// The handler gets the shard, and its fencing token, by [shard.OwnedFrom]. A request for which
+// shardOf returns "" is answered 400.
+func RequireOwner(owners shard.Owners, shardOf func(r *http.Request) string, opts *OwnerOptions) func(http.Handler) http.Handler {
+	var o OwnerOptions
+	if opts != nil {
+		o = *opts
+	}
+	return gate(func(r *http.Request) (*leadership, bool) {
+		name := shardOf(r)
+		if name == "" {
+			return nil, false
+		}
+		m := marksOf(route.ShardElection(o.Group, name))
+		l := &leadership{marks: &m, refusal: notOwned,
+			ceased: "this process has ceased to own the shard while it worked on the request, which may have taken effect"}
+		s, may := owners.Shard(name)
+		if may = may && s.Context().Err() == nil; may {
+			l.view, l.owned, l.lasts = s, s, func() bool { return s.Context().Err() == nil }
+		}
+		return l, may
+	}).middleware(o.Otherwise)
+}
+
+// noShard answers a request that names no shard.
+var noShard = &refusal{status: http.StatusBadRequest, why: "the request names no shard"}
+
+func notOwned() *refusal {
+	return &refusal{status: http.StatusServiceUnavailable, why: "this process does not own the shard"}
+}
+
+// home is the origin of a request that a gate has handed to its Otherwise. If this process may serve
+// it while a Proxy keeps it, the request goes back there.
+type home struct {
+	gate     gate
+	election string // the gate's
+	next     http.Handler
+	r        *http.Request
+}
+
+type homeKey struct{}
+
+// serve serves the request, or refuses it. It does not hand it to Otherwise again.
+func (h *home) serve(w http.ResponseWriter, body io.ReadCloser) {
+	r := h.r.WithContext(h.r.Context()) // a copy
+	r.Body = body
+	h.gate.serve(w, r, h.next, nil)
+}
+
+// comeHome is the error of a request that this process may serve itself by now.
+type comeHome struct{ body *kept }
+
+func (c *comeHome) Error() string { return "leaderelection: this process leads now" }
+
+// serve hands the request back. Out is the ReverseProxy's copy of it.
+func (c *comeHome) serve(w http.ResponseWriter, out *http.Request) {
+	if h, ok := out.Context().Value(homeKey{}).(*home); ok {
+		h.serve(w, c.body.home())
+	}
+}
+
+// homeOf returns the origin of a request that came from a gate of the election, or nil.
+func homeOf(r *http.Request, leaderID, election string) *home {
+	if h, ok := r.Context().Value(homeKey{}).(*home); ok && leaderID != "" && h.election == election {
+		return h
+	}
+	return nil
+}
+
+// open reports whether the gate would serve the request now.
+func (h *home) open() bool {
+	if h == nil {
+		return false
+	}
+	_, may := h.gate(h.r)
+	return may
+}
+
+// mayComeHome reports whether a request came from a gate of this election, which may open.
+func (t *sender) mayComeHome(out *http.Request) bool {
+	return homeOf(out, t.o.LeaderID, t.o.Election) != nil
+}
+
+// leadsHere reports whether a request came from a gate of this election that may serve it now.
+func (t *sender) leadsHere(out *http.Request) bool {
+	return homeOf(out, t.o.LeaderID, t.o.Election).open()
+}
+
+// relayed is the ResponseWriter of Otherwise. It removes the mark that nobody has worked on the
+// request: Otherwise may have relayed it from a service behind another election. (It keeps the
+// mark of a lost answer, which a Proxy as Otherwise hands on.)
+type relayed struct {
+	http.ResponseWriter
+	refused string
+}
+
+func (w *relayed) WriteHeader(code int) {
+	if h := w.Header(); h.Get(notLeading) == w.refused {
+		h.Del(notLeading)
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *relayed) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Flush and Hijack are for handlers that ask for these interfaces.
+func (w *relayed) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
+func (w *relayed) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(w.ResponseWriter).Hijack()
 }

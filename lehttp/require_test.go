@@ -4,61 +4,209 @@ package lehttp_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/http/httputil"
+	"net/textproto"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 	"github.com/c8e606e4/leaderelection/lehttp"
+	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
+// A request reaches its handler only while the process leads. Not when the view is over, even if the Status
+// says otherwise: the process may just have been woken up, or its Status is Leading before its View is of
+// that leadership. Each request is judged by the leadership under which it was begun: a process that leads
+// again serves again.
 func TestRequireLeaderServesOnlyWhileLeading(t *testing.T) {
-	for _, method := range []string{http.MethodGet, http.MethodPost} {
+	l, called := leading(), false
+	h := lehttp.RequireLeader(l, nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		called = true
+		_, _ = io.WriteString(w, "hello")
+	}))
+	for range 2 {
 		for _, c := range []struct {
 			name   string
-			adjust func(l *leads)
+			adjust func()
 			serves bool
 		}{
-			{"leading", func(*leads) {}, true},
-			{"draining", func(l *leads) { l.status = le.Draining }, false},
-			{"following", func(l *leads) { l.status = le.Following; l.over() }, false},
-			{"the view is over and nobody has noticed", func(l *leads) { l.over() }, false},
+			{"leading", func() { lead(l) }, true},
+			{"draining", func() { l.SetStatus(le.Draining) }, false},
+			{"following", func() { l.SetStatus(le.Following); over(l) }, false},
+			{"the view is over and nobody has noticed", func() { l.SetStatus(le.Leading) }, false},
 		} {
-			t.Run(method+" "+c.name, func(t *testing.T) {
-				l := leading()
-				c.adjust(l)
-				w := httptest.NewRecorder()
-				lehttp.RequireLeader(l, nil)(says("hello")).ServeHTTP(w, httptest.NewRequest(method, "/", nil))
-				if c.serves {
-					if w.Code != http.StatusOK || w.Body.String() != "hello" {
-						t.Errorf("%d %q", w.Code, w.Body)
-					}
-				} else if w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "hello") || w.Header().Get("Retry-After") != "1" {
-					t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
+			c.adjust()
+			for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, "PURGE"} {
+				called = false
+				w := asked(h, httptest.NewRequest(method, "/", nil))
+				switch {
+				case called != c.serves:
+					t.Errorf("%s, %s: the handler was called: %v", c.name, method, called)
+				case c.serves && (w.Code != http.StatusOK || w.Body.String() != "hello"),
+					!c.serves && (w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1"):
+					t.Errorf("%s, %s: %d %q %v", c.name, method, w.Code, w.Body, w.Header())
 				}
-			})
+			}
 		}
 	}
 }
 
-// A request does not reach its handler when the view is over, even if the Status says otherwise: the
-// process may just have been woken up, or its Status is Leading before its View is of that leadership.
-func TestRequestAsksTheViewFirst(t *testing.T) {
-	l := leading()
-	l.over()
-	called := false
-	h := lehttp.RequireLeader(l, nil)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called = true }))
-	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, "PURGE"} {
-		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, "/", nil))
-		if called {
-			t.Fatalf("%s: the handler was called under a view that is over", method)
+func TestRefusalSaysWhenToComeBack(t *testing.T) {
+	l := viewtest.NewCandidate(nil)
+	for _, c := range []struct {
+		entry le.RaceEntry
+		want  string
+	}{
+		{le.RaceEntry{}, "1"},
+		{record(1, "other"), "1"}, // it leads, or soon will
+		{vacant(1), "1"},
+		{le.RaceEntry{TermExpiry: time.Now().Add(3500 * time.Millisecond)}, "1"},                 // its own, and given up
+		{le.RaceEntry{LeaderID: "me", TermExpiry: time.Now().Add(3500 * time.Millisecond)}, "5"}, // its own leadership: to TermExpiry + the default skew
+	} {
+		l.SetLeader(c.entry)
+		w := asked(lehttp.RequireLeader(l, nil)(says("")), get())
+		if got := w.Header().Get("Retry-After"); got != c.want {
+			t.Errorf("%+v: Retry-After %q, want %q", c.entry, got, c.want)
 		}
+	}
+}
+
+func TestOtherwise(t *testing.T) {
+	l := leading()
+	h := lehttp.RequireLeader(l, &lehttp.RequireOptions{Otherwise: says("elsewhere")})(says("here"))
+	for _, want := range []string{"here", "elsewhere"} {
+		w := asked(h, get())
+		if w.Body.String() != want {
+			t.Errorf("%q, want %q", w.Body, want)
+		}
+		l.SetStatus(le.Draining)
+	}
+}
+
+// Otherwise can do with its ResponseWriter what it could without RequireLeader.
+func TestOtherwiseHasAWholeResponseWriter(t *testing.T) {
+	s := server(t, lehttp.RequireLeader(standby(), &lehttp.RequireOptions{Otherwise: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush()
+		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Error(err)
+		}
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(conn, "0\r\n\r\n") // the end of what Flush began
+		_ = conn.Close()
+	})})(says("never")))
+	if res, body := ask(t, client(t), http.MethodGet, s.URL, nil); res.StatusCode != http.StatusOK || body != "" {
+		t.Errorf("%d %q", res.StatusCode, body)
+	}
+}
+
+// A standby passes on what its Otherwise says of an answer that was lost, and no refusal of another's.
+func TestOtherwiseMarksLostAnswersOnly(t *testing.T) {
+	const mark = "Leaderelection-Not-Leading"
+	for said, want := range map[string]string{"lost": "lost", "refused": "", "refused; election=x": "refused; election=x"} {
+		elsewhere := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(mark, said)
+			w.WriteHeader(http.StatusServiceUnavailable)
+		})
+		w := asked(lehttp.RequireLeader(standby(), &lehttp.RequireOptions{Otherwise: elsewhere})(says("")), get())
+		if got := w.Result().Header.Get(mark); got != want {
+			t.Errorf("%q becomes %q, want %q", said, got, want)
+		}
+	}
+}
+
+// relay returns a handler that counts its calls, and passes each on to a service
+// behind another election, which refuses it.
+func relay(t *testing.T, calls *atomic.Int32, election string) http.Handler {
+	t.Helper()
+	service := server(t, lehttp.RequireLeader(standby(), &lehttp.RequireOptions{Election: election})(says("never")))
+	target, err := url.Parse(service.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	pass := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		pass.ServeHTTP(w, r)
+	})
+}
+
+// What a standby does instead of leading may relay a refusal, too, which is not the standby's.
+func TestAStandbyRelaysNoMark(t *testing.T) {
+	var calls atomic.Int32
+	h := lehttp.RequireLeader(standby(), &lehttp.RequireOptions{Otherwise: relay(t, &calls, "")})(says("never"))
+	res, body := ask(t, client(t), http.MethodPost, server(t, h).URL, strings.NewReader("payload"))
+	if n := calls.Load(); n != 1 || res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Leaderelection-Not-Leading") != "" {
+		t.Errorf("the standby's handler was called %d times; %d %q %v", n, res.StatusCode, body, res.Header)
+	}
+}
+
+// What a Proxy of the same election has sent a standby refuses itself, whatever its Otherwise would
+// do; what another's has sent, or a client, goes there.
+func TestAStandbyRefusesWhatAProxyKeeps(t *testing.T) {
+	h := lehttp.RequireLeader(standby(), &lehttp.RequireOptions{Otherwise: says("elsewhere"), Election: "orders"})(says("never"))
+	for sent, refused := range map[string]bool{"": false, "proxy": false, "proxy; election=users": false, "proxy; election=orders": true} {
+		r := post()
+		r.Header.Set("Leaderelection-Sent-By", sent)
+		w := asked(h, r)
+		if mark := w.Header().Get("Leaderelection-Not-Leading"); (mark == "refused; election=orders") != refused || (w.Body.String() == "elsewhere") == refused {
+			t.Errorf("sent by %q: %d %q, mark %q", sent, w.Code, w.Body, mark)
+		}
+	}
+}
+
+// The mark of a refusal is RequireLeader's own, however little a handler says, and whatever is
+// around it.
+func TestNoHandlerMarksARefusal(t *testing.T) {
+	const mark = "Leaderelection-Not-Leading"
+	for name, say := range map[string]func(http.ResponseWriter){
+		"nothing": func(http.ResponseWriter) {},
+		"a text":  func(w http.ResponseWriter) { _, _ = io.WriteString(w, "no") },
+		"503":     func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) },
+	} {
+		h := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(mark, "refused")
+			say(w)
+		}))
+		h = lehttp.RequireLeader(leading(), nil)(h)
+		for around, h := range map[string]http.Handler{"bare": h, "with a timeout": http.TimeoutHandler(h, time.Hour, "")} {
+			w := asked(h, post())
+			if got := w.Result().Header.Get(mark); got != "" {
+				t.Errorf("%s, %s: %d marked %q", name, around, w.Code, got)
+			}
+		}
+	}
+}
+
+// What a Proxy says to the process it asks is not passed on by the handler there.
+func TestTheProxysWordEndsAtTheLeader(t *testing.T) {
+	said := "-"
+	h := lehttp.RequireLeader(leading(), nil)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		said = r.Header.Get("Leaderelection-Sent-By")
+	}))
+	ask(t, client(t), http.MethodGet, frontOf(t, h, nil).URL, nil)
+	if said != "" {
+		t.Errorf("the handler has %q", said)
 	}
 }
 
@@ -94,7 +242,7 @@ func TestAnswerIsThrownAwayWhenLeadershipIsLost(t *testing.T) {
 			l := leading()
 			h := lehttp.RequireLeader(l, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Set-Cookie", "secret=1")
-				handle(w, l.over)
+				handle(w, func() { over(l) })
 			}))
 			outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("X-Request-Id", "7")
@@ -113,21 +261,21 @@ func TestAnswerIsThrownAwayWhenLeadershipIsLost(t *testing.T) {
 
 // A part has left already: the client must not take it for the whole.
 func TestAnswerIsBrokenOffWhenLeadershipIsLost(t *testing.T) {
-	for name, handle := range map[string]func(w http.ResponseWriter, l *leads) error{
-		"write": func(w http.ResponseWriter, l *leads) error {
+	for name, handle := range map[string]func(w http.ResponseWriter, l *viewtest.Candidate) error{
+		"write": func(w http.ResponseWriter, l *viewtest.Candidate) error {
 			_ = http.NewResponseController(w).Flush()
-			l.over()
+			over(l)
 			_, err := io.WriteString(w, "second")
 			return err
 		},
-		"flush": func(w http.ResponseWriter, l *leads) error {
+		"flush": func(w http.ResponseWriter, l *viewtest.Candidate) error {
 			_ = http.NewResponseController(w).Flush()
-			l.over()
+			over(l)
 			return http.NewResponseController(w).Flush()
 		},
-		"end": func(w http.ResponseWriter, l *leads) error {
+		"end": func(w http.ResponseWriter, l *viewtest.Candidate) error {
 			_ = http.NewResponseController(w).Flush()
-			l.over()
+			over(l)
 			return le.ErrNotLeading
 		},
 	} {
@@ -151,6 +299,57 @@ func TestAnswerIsBrokenOffWhenLeadershipIsLost(t *testing.T) {
 				t.Errorf("the handler was told %v", err)
 			}
 		})
+	}
+}
+
+// An answer that was given up stays so, whatever its view says later, and the client does not take
+// it for whole.
+func TestALostAnswerStaysLost(t *testing.T) {
+	l := leading()
+	defer func() {
+		if r := recover(); r != http.ErrAbortHandler {
+			t.Errorf("the answer was not broken off: %v", r)
+		}
+	}()
+	recorded(l, func(w http.ResponseWriter, _ *http.Request) {
+		c := http.NewResponseController(w)
+		if err := c.Flush(); err != nil {
+			t.Error(err)
+		}
+		over(l)
+		_, first := io.WriteString(w, "late")
+		l.SetEnd(time.Now().Add(time.Hour)) // as no campaign's does
+		_, again := io.WriteString(w, "later")
+		_, _, hijack := c.Hijack()
+		for what, err := range map[string]error{"Write": first, "a second Write": again, "Flush": c.Flush(), "Hijack": hijack} {
+			if !errors.Is(err, le.ErrNotLeading) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+}
+
+// Early hints are part of an answer: none leave when the view is over, nor a switch of protocols.
+func TestNoPartOfAnAnswerLeavesLate(t *testing.T) {
+	for _, code := range []int{http.StatusEarlyHints, http.StatusProcessing, http.StatusSwitchingProtocols} {
+		l := leading()
+		s := server(t, lehttp.RequireLeader(l, nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Link", "</secret>")
+			if code != http.StatusSwitchingProtocols {
+				over(l)
+			}
+			w.WriteHeader(code)
+			over(l)
+		})))
+		var early atomic.Int32
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(int, textproto.MIMEHeader) error {
+			early.Add(1)
+			return nil
+		}})
+		res, body := do(t, client(t), request(t, http.MethodGet, s.URL, nil).WithContext(ctx))
+		if n := early.Load(); n != 0 || res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Link") != "" {
+			t.Errorf("%d: %d informational answers, then %s %v %q", code, n, res.Status, res.Header, body)
+		}
 	}
 }
 
@@ -199,111 +398,84 @@ func TestAnswerPassesUnchanged(t *testing.T) {
 	}
 }
 
-// A hijacked connection is closed instead of written to once the view is over.
-func TestHijackedConnectionIsGated(t *testing.T) {
-	l := leading()
-	wrote := make(chan error)
-	s := server(t, lehttp.RequireLeader(l, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn, rw, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close()
-		if _, err := io.WriteString(w, "late"); !errors.Is(err, http.ErrHijacked) {
-			t.Errorf("a write after Hijack: %v", err)
-		}
-		fmt.Fprint(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-		_ = rw.Flush()
-		for {
-			line, err := rw.ReadString('\n')
-			if err != nil {
-				return
-			}
-			if line == "over\n" {
-				l.over()
-			}
-			_, err = io.WriteString(conn, line)
-			wrote <- err
-		}
-	})))
-	conn, err := net.Dial("tcp", address(s))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nhello\n")
-	r := bufio.NewReader(conn)
-	if err := <-wrote; err != nil {
-		t.Fatal(err)
-	}
-	if res, err := http.ReadResponse(r, nil); err != nil || res.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatal(res, err)
-	}
-	if line, err := r.ReadString('\n'); line != "hello\n" {
-		t.Fatal(line, err)
-	}
-	fmt.Fprint(conn, "over\n")
-	if err := <-wrote; !errors.Is(err, le.ErrNotLeading) {
-		t.Errorf("written after the end: %v", err)
-	}
-	if rest, _ := io.ReadAll(r); len(rest) > 0 {
-		t.Errorf("%q left the process after the end", rest)
-	}
-}
-
-func TestRefusalSaysWhenToComeBack(t *testing.T) {
-	l := leading()
-	l.over()
-	l.status = le.Following
-	for _, c := range []struct {
-		entry le.RaceEntry
-		want  string
-	}{
-		{le.RaceEntry{}, "1"},
-		{record(1, "other"), "1"}, // it leads, or soon will
-		{vacant(1), "1"},
-		{le.RaceEntry{TermExpiry: time.Now().Add(3500 * time.Millisecond)}, "1"},                 // its own, and given up
-		{le.RaceEntry{LeaderID: "me", TermExpiry: time.Now().Add(3500 * time.Millisecond)}, "5"}, // its own leadership: to TermExpiry + the default skew
+// A header goes out as it was when the handler said WriteHeader, or wrote first:
+// as without RequireLeader.
+func TestHeaderIsSettledWhenItIsSaid(t *testing.T) {
+	for name, begin := range map[string]func(w http.ResponseWriter){
+		"WriteHeader": func(w http.ResponseWriter) { w.WriteHeader(http.StatusCreated) },
+		"Write":       func(w http.ResponseWriter) { _, _ = io.WriteString(w, "x") },
+		"neither":     func(http.ResponseWriter) {},
 	} {
-		l.entry = c.entry
-		w := httptest.NewRecorder()
-		lehttp.RequireLeader(l, nil)(says("")).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-		if got := w.Header().Get("Retry-After"); got != c.want {
-			t.Errorf("%+v: Retry-After %q, want %q", c.entry, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				h := w.Header()
+				h.Set("Before", "1")
+				h.Set("Trailer", "Sum")
+				begin(w)
+				h.Set("After", "2")
+				h.Add("Before", "2")
+				h.Set("Sum", "42")
+				h.Set(http.TrailerPrefix+"Late", "43")
+			})
+			bare, _ := ask(t, client(t), http.MethodGet, server(t, h).URL, nil)
+			got, _ := ask(t, client(t), http.MethodGet, server(t, lehttp.RequireLeader(leading(), nil)(h)).URL, nil)
+			for _, k := range []string{"Before", "After", "Sum", "Late"} {
+				if g, w := strings.Join(got.Header[k], ","), strings.Join(bare.Header[k], ","); g != w {
+					t.Errorf("header %s: %q, without RequireLeader %q", k, g, w)
+				}
+				if g, w := strings.Join(got.Trailer[k], ","), strings.Join(bare.Trailer[k], ","); g != w {
+					t.Errorf("trailer %s: %q, without RequireLeader %q", k, g, w)
+				}
+			}
+		})
 	}
 }
 
-func TestOtherwise(t *testing.T) {
-	l := leading()
-	h := lehttp.RequireLeader(l, &lehttp.RequireOptions{Otherwise: says("elsewhere")})(says("here"))
-	for _, want := range []string{"here", "elsewhere"} {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-		if w.Body.String() != want {
-			t.Errorf("%q, want %q", w.Body, want)
+// The first status counts, as without RequireLeader; the server's log has what comes too late.
+func TestTheFirstStatusCounts(t *testing.T) {
+	var logged logtest.Log
+	s := httptest.NewUnstartedServer(lehttp.RequireLeader(leading(), nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		if r.URL.Path == "/flushed" {
+			_ = http.NewResponseController(w).Flush()
 		}
-		l.status = le.Draining
+		w.WriteHeader(http.StatusTeapot)
+	})))
+	s.Config.ErrorLog = log.New(&logged, "", 0)
+	s.Start()
+	t.Cleanup(s.Close)
+	for _, path := range []string{"/", "/flushed"} {
+		if res, _ := ask(t, client(t), http.MethodGet, s.URL+path, nil); res.StatusCode != http.StatusCreated {
+			t.Errorf("%s: %s", path, res.Status)
+		}
+	}
+	s.Close() // the log is complete
+	if !strings.Contains(logged.String(), "superfluous") {
+		t.Errorf("the log: %q", logged.String())
 	}
 }
 
-func TestLeader(t *testing.T) {
-	l := leading()
-	check := func(want int) {
-		t.Helper()
+// recorded is what a handler behind RequireLeader answers to a GET.
+func recorded(l le.Candidate, handle http.HandlerFunc) *httptest.ResponseRecorder {
+	return asked(lehttp.RequireLeader(l, nil)(handle), get())
+}
+
+// The header of one request's refusal is not that of another request.
+func TestHeadersAreNotMixedUp(t *testing.T) {
+	for range 50 { // what is used again is kept for each processor, and sometimes not at all
+		l := leading()
 		w := httptest.NewRecorder()
-		lehttp.Leader(l).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/leader", nil))
-		if w.Code != want {
-			t.Errorf("%d %q, want %d", w.Code, w.Body, want)
+		w.Header().Set("Set-Cookie", "secret")
+		lehttp.RequireLeader(l, nil)(says("hello")).ServeHTTP(w, get())
+		lost := recorded(l, func(http.ResponseWriter, *http.Request) { over(l) })
+		if lost.Code != http.StatusServiceUnavailable || lost.Header().Get("Set-Cookie") != "" {
+			t.Fatalf("%d %v", lost.Code, lost.Header())
+		}
+		other := recorded(leading(), func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Own", "1") })
+		if other.Code != http.StatusOK || other.Header().Get("Own") != "1" || other.Header().Get("Set-Cookie") != "" {
+			t.Fatalf("%d %v", other.Code, other.Header())
 		}
 	}
-	check(http.StatusOK)
-	l.status = le.Draining
-	check(http.StatusServiceUnavailable)
-	l.status = le.Leading
-	l.over()
-	check(http.StatusServiceUnavailable)
 }
 
 // A handler that keeps its ResponseWriter beyond its return reaches nobody by it.
@@ -330,10 +502,371 @@ func TestAnswerKeptByItsHandler(t *testing.T) {
 		_, _ = io.WriteString(w, "own")
 	}))
 	for range 100 { // so that answers are made afresh more than once
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		w := asked(h, get())
 		if w.Code != http.StatusOK || w.Body.String() != "own" || w.Header().Get("Kept") != "" {
 			t.Fatalf("%d %q %v", w.Code, w.Body, w.Header())
 		}
 	}
+}
+
+// What was begun for a request ends with it.
+func TestTheRequestsContextEndsWithIt(t *testing.T) {
+	var kept context.Context
+	recorded(leading(), func(_ http.ResponseWriter, r *http.Request) {
+		kept = r.Context()
+		if kept.Err() != nil || kept.Done() == nil {
+			t.Error("it has ended already")
+		}
+	})
+	if !errors.Is(kept.Err(), context.Canceled) || errors.Is(context.Cause(kept), le.ErrNotLeading) {
+		t.Errorf("after the request: %v, %v", kept.Err(), context.Cause(kept))
+	}
+}
+
+// No connection is handed over once the view is over.
+func TestHijackAsksTheView(t *testing.T) {
+	l := leading()
+	told := make(chan error, 1)
+	res, _ := ask(t, client(t), http.MethodGet, server(t, lehttp.RequireLeader(l, nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		over(l)
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err == nil {
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
+			_ = conn.Close()
+		}
+		told <- err
+	}))).URL, nil)
+	if err := <-told; !errors.Is(err, le.ErrNotLeading) || res.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("%v, %s", err, res.Status)
+	}
+}
+
+// A hijacked connection is closed instead of written to once the view is over. The ResponseWriter says that
+// it was hijacked, before and after, and nothing is broken off: the connection is the handler's.
+func TestHijackedConnectionIsGated(t *testing.T) {
+	l := leading()
+	wrote := make(chan error)
+	s := server(t, lehttp.RequireLeader(l, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, rw := upgraded(t, w)
+		defer conn.Close()
+		for {
+			line, err := rw.ReadString('\n')
+			if err != nil {
+				return
+			}
+			if line == "over\n" {
+				over(l)
+			}
+			if _, err := io.WriteString(w, "late"); !errors.Is(err, http.ErrHijacked) {
+				t.Errorf("a write after Hijack, when told %q: %v", line, err)
+			}
+			_, err = io.WriteString(conn, line)
+			wrote <- err
+		}
+	})))
+	conn := upgrade(t, s)
+	conn.say("hello\n")
+	if err := <-wrote; err != nil {
+		t.Fatal(err)
+	}
+	if line, err := conn.r.ReadString('\n'); line != "hello\n" {
+		t.Fatal(line, err)
+	}
+	conn.say("over\n")
+	if err := <-wrote; !errors.Is(err, le.ErrNotLeading) {
+		t.Errorf("written after the end: %v", err)
+	}
+	if rest, _ := io.ReadAll(conn.r); len(rest) > 0 {
+		t.Errorf("%q left the process after the end", rest)
+	}
+}
+
+// A handler that waits for its ctx, and a connection that nobody writes to, do not
+// linger at a process that does not lead.
+func TestNothingLingersWhenLeadershipIsLost(t *testing.T) {
+	t.Run("a stream of events", func(t *testing.T) {
+		t.Parallel()
+		l := leading()
+		s := server(t, lehttp.RequireLeader(l, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, "data: 1\n\n")
+			_ = http.NewResponseController(w).Flush()
+			over(l)
+			<-r.Context().Done()
+			if cause := context.Cause(r.Context()); !errors.Is(cause, le.ErrNotLeading) {
+				t.Errorf("the cause is %v", cause)
+			}
+		})))
+		res, err := client(t).Get(s.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if _, err := io.ReadAll(res.Body); err == nil {
+			t.Error("the stream ended as if it were whole")
+		}
+	})
+	t.Run("a hijacked connection", func(t *testing.T) {
+		t.Parallel()
+		l := leading()
+		s := server(t, lehttp.RequireLeader(l, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			over(l)
+			if _, err := io.ReadAll(conn); err == nil { // the client says nothing
+				t.Error("the client closed it")
+			}
+		})))
+		conn := dial(t, s)
+		conn.say("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		if rest, _ := io.ReadAll(conn.r); len(rest) > 0 {
+			t.Errorf("%q", rest)
+		}
+	})
+}
+
+// campaigning is a candidate that leads a new election.
+func campaigning(t *testing.T) (*le.Campaign, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := le.Config{Decider: memory.New(nil), LeaderID: "a", MaxClockSkew: S}.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !c.View().ValueInFuture() {
+		time.Sleep(time.Millisecond)
+	}
+	return c, cancel
+}
+
+// A request that RequireLeader has admitted finishes under the lease, though the program has no lock,
+// even if the handler begins late, panics, or has a safe method.
+func TestAdmittedRequestsKeepTheLease(t *testing.T) {
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		for _, panics := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s panics=%v", method, panics), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c, stop := campaigning(t)
+					h := lehttp.RequireLeader(c, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						stop() // before it has done anything
+						time.Sleep(10 * time.Second)
+						if view := le.ViewFrom(r.Context()); !view.ValueInFuture() || r.Context().Err() != nil {
+							t.Errorf("10 s after leadership began to be given up, may act: %v, ctx: %v", view.ValueInFuture(), context.Cause(r.Context()))
+						}
+						if panics {
+							panic(http.ErrAbortHandler)
+						}
+						_, _ = io.WriteString(w, "done")
+					}))
+					w := httptest.NewRecorder()
+					func() {
+						defer func() {
+							if p := recover(); p != nil && p != http.ErrAbortHandler {
+								panic(p)
+							}
+						}()
+						h.ServeHTTP(w, httptest.NewRequest(method, "/", nil))
+					}()
+					if !panics && w.Body.String() != "done" {
+						t.Errorf("%d %q", w.Code, w.Body)
+					}
+					begin := time.Now()
+					<-c.Done()
+					if took := time.Since(begin); took > time.Millisecond {
+						t.Errorf("released %v after the request had returned", took)
+					}
+				})
+			})
+		}
+	}
+}
+
+// While leadership is being given up nothing more is admitted, and a request that runs on for longer
+// than DrainTimeout loses the lease, its ctx and its answer.
+func TestAdmittedRequestOverrunsTheDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, stop := campaigning(t)
+		admitted := false
+		var h http.Handler
+		h = lehttp.RequireLeader(c, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if admitted {
+				t.Error("a request was admitted while leadership was being given up")
+				return
+			}
+			admitted = true
+			begin := time.Now()
+			stop()
+			time.Sleep(time.Second)
+			if second := asked(h, get()); second.Header().Get("Leaderelection-Not-Leading") != "refused" {
+				t.Errorf("%d %q", second.Code, second.Body)
+			}
+			<-r.Context().Done()
+			if took := time.Since(begin); took < le.DefaultTermLength || took > 2*le.DefaultTermLength+time.Second {
+				t.Errorf("the ctx has ended after %v", took)
+			}
+			if cause := context.Cause(r.Context()); cause != le.ErrNotLeading {
+				t.Error(cause)
+			}
+			_, _ = io.WriteString(w, "too late")
+		}))
+		w := asked(h, post())
+		if w.Header().Get("Leaderelection-Not-Leading") != "lost" {
+			t.Errorf("%d %q", w.Code, w.Body)
+		}
+		<-c.Done()
+	})
+}
+
+// A stream does not hold up the next leader: its ctx ends, and what was hijacked is closed, within a
+// second after leadership began to be given up. The lease is kept until the handler has returned.
+func TestStreamsEndWhenLeadershipIsGivenUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		method string
+		begin  func(w http.ResponseWriter) (ended func(ctx context.Context))
+		drains time.Duration
+	}{
+		"events": {http.MethodGet, func(w http.ResponseWriter) func(context.Context) {
+			_, _ = io.WriteString(w, "event")
+			_ = http.NewResponseController(w).Flush()
+			return func(ctx context.Context) { <-ctx.Done() }
+		}, time.Second},
+		"hijacked": {http.MethodPost, func(w http.ResponseWriter) func(context.Context) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				panic(err)
+			}
+			return func(context.Context) {
+				if _, err := io.Copy(io.Discard, conn); err == nil {
+					panic("the client has ended it")
+				}
+				if _, err := conn.Write([]byte("x")); err == nil {
+					panic("it may be written to")
+				}
+			}
+		}, time.Second},
+		"a flushed answer to POST": {http.MethodPost, func(w http.ResponseWriter) func(context.Context) {
+			_ = http.NewResponseController(w).Flush()
+			return func(ctx context.Context) {
+				select {
+				case <-ctx.Done():
+					panic("the handler cannot finish")
+				case <-time.After(15 * time.Second): // 5 s of them while leadership is being given up
+				}
+			}
+		}, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				campaign, stop := campaigning(t)
+				begun, returned := make(chan struct{}), make(chan struct{})
+				view := campaign.View()
+				h := lehttp.RequireLeader(campaign, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					defer close(returned)
+					ended := c.begin(w)
+					close(begun)
+					ended(r.Context())
+					time.Sleep(time.Second)
+					if !view.ValueInFuture() {
+						t.Error("the lease was not kept until the handler had returned")
+					}
+				}))
+				near, far := net.Pipe()
+				defer far.Close()
+				go h.ServeHTTP(&hijackable{httptest.NewRecorder(), near}, httptest.NewRequest(c.method, "/", nil))
+				<-begun
+				time.Sleep(10 * time.Second)
+				select {
+				case <-returned:
+					t.Fatal("it has ended while its process leads")
+				default:
+				}
+				begin := time.Now()
+				stop()
+				<-returned
+				if took := time.Since(begin) - time.Second; took > c.drains {
+					t.Errorf("it has ended after %v", took)
+				}
+				<-campaign.Done()
+			})
+		})
+	}
+}
+
+// hijackable is a recorder whose connection can be taken.
+type hijackable struct {
+	*httptest.ResponseRecorder
+	conn net.Conn
+}
+
+func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return h.conn, bufio.NewReadWriter(bufio.NewReader(h.conn), bufio.NewWriter(h.conn)), nil
+}
+
+// A handler that runs on for longer than DrainTimeout has the view that it was let in with, which is
+// over, and its process does not lead again before it has returned.
+func TestTheHandlersViewIsItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memory.New(nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		start := func(id string) *le.Campaign {
+			c, err := le.Config{Decider: d.Handle(), LeaderID: id, MaxClockSkew: S, OnElected: func(ctx context.Context, view *le.TimeView) {
+				if le.ViewFrom(ctx) != view {
+					t.Error("OnElected's ctx has another view")
+				}
+			}, OnOusting: func(ctx context.Context) {
+				if n := le.ViewFrom(ctx).ElectionNumber(); n == le.NoElections {
+					t.Error("OnOusting's ctx has no view")
+				}
+			}}.Start(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		a := start("a")
+		time.Sleep(time.Second)
+		b := start("b")
+		hand := func(to *le.Campaign, id string) {
+			if err := le.Transfer(t.Context(), d.Handle(), id); err != nil {
+				t.Fatal(err)
+			}
+			for !to.View().ValueInFuture() {
+				time.Sleep(time.Second)
+			}
+		}
+		called := false
+		h := lehttp.RequireLeader(a, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			called = true
+			view := le.ViewFrom(r.Context())
+			first := view.ElectionNumber()
+			if !view.ValueInFuture() || first != a.View().ElectionNumber() {
+				t.Errorf("let in with token %d, and the campaign has %d", first, a.View().ElectionNumber())
+			}
+			hand(b, "b")
+			if err := le.Transfer(t.Context(), d.Handle(), "a"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if a.View().ValueInFuture() {
+				t.Error("the process leads again, and a request of its first leadership runs")
+			}
+			if view := le.ViewFrom(r.Context()); view.ValueInFuture() || view.ElectionNumber() != first {
+				t.Errorf("the handler was let in with token %d, and has %d: %v", first, view.ElectionNumber(), view.ValueInFuture())
+			}
+		}))
+		w := asked(h, post())
+		hand(a, "a")
+		if now, first := a.View().ElectionNumber(), le.ElectionNumber(1); now <= first {
+			t.Errorf("the campaign leads with %d after %d", now, first)
+		}
+		if !called || w.Code != http.StatusServiceUnavailable {
+			t.Errorf("called: %v; %d %q", called, w.Code, w.Body)
+		}
+		cancel()
+		<-a.Done()
+		<-b.Done()
+	})
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/route"
 	"github.com/c8e606e4/leaderelection/shard"
 )
@@ -30,7 +29,7 @@ type ShardRouter struct {
 // WatchConfig is wrong.
 func FollowShards(w shard.WatchConfig) (*ShardRouter, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	shards := route.NewShards(w.Clock, recordOf)
+	shards := route.OfGroup(w.Clock)
 	done, err := shards.Follow(ctx, w.Watch)
 	if err != nil {
 		cancel()
@@ -44,12 +43,6 @@ func FollowShards(w shard.WatchConfig) (*ShardRouter, error) {
 func (r *ShardRouter) Close() {
 	r.end()
 	<-r.done
-}
-
-// recordOf is what an election's record would say of a shard.
-func recordOf(a *shard.Assignment, name string) (leaderelection.RaceEntry, bool) {
-	o, there := a.Owner(name)
-	return leaderelection.RaceEntry{LeaderID: o.Member, HostPort: o.HostPort, ElectionNumber: o.Token}, there
 }
 
 // Assignment returns the newest assignment known, or nil. Use it to show the owners, or to route by
@@ -89,7 +82,7 @@ func (r *ShardRouter) Redirect(shardOf func(r *http.Request) string, opts *Redir
 			no.answer(w)
 			return
 		}
-		o.Election = shardElection(o.Election, name)
+		o.Election = route.ShardElection(o.Election, name)
 		router.Redirect(&o).ServeHTTP(w, req)
 	})
 }
@@ -150,7 +143,7 @@ func (p *ShardProxy) of(r *http.Request, present bool) (*Proxy, *refusal) {
 	proxy := p.proxies[router.table]
 	if proxy == nil {
 		o := p.o
-		o.Election = shardElection(p.o.Election, name)
+		o.Election = route.ShardElection(p.o.Election, name)
 		proxy = router.Proxy(&o)
 		p.proxies[router.table] = proxy
 		router.table.AfterRemove(func() { p.forget(router.table) })

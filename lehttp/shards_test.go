@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,7 +33,6 @@ type group struct {
 	t     *testing.T
 	mu    sync.Mutex
 	hosts map[string]http.Handler // what answers at an address
-	slow  time.Duration           // how long a request is under way
 }
 
 func newGroup(t *testing.T) *group {
@@ -42,18 +42,14 @@ func newGroup(t *testing.T) *group {
 // RoundTrip has the handler at the request's address answer it.
 func (g *group) RoundTrip(r *http.Request) (*http.Response, error) {
 	g.mu.Lock()
-	h, slow := g.hosts[r.URL.Host], g.slow
+	h := g.hosts[r.URL.Host]
 	g.mu.Unlock()
 	if h == nil {
 		return nil, fmt.Errorf("nobody is at %q", r.URL.Host)
 	}
-	time.Sleep(slow)
-	body := r.Body
-	in := httptest.NewRequestWithContext(r.Context(), r.Method, r.URL.Path, body)
+	in := httptest.NewRequestWithContext(r.Context(), r.Method, r.URL.Path, r.Body)
 	in.Header = r.Header.Clone()
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, in)
-	return w.Result(), r.Context().Err()
+	return asked(h, in).Result(), r.Context().Err()
 }
 
 // member joins, and serves at "ID:80" what serve makes of it.
@@ -74,6 +70,19 @@ func (g *group) member(id string, serve func(*shard.Member) http.Handler, change
 	defer g.mu.Unlock()
 	g.hosts[id+":80"] = serve(m)
 	return m
+}
+
+// withAMember runs a test of a group whose only member, a, owns all four shards, which a router knows.
+func withAMember(t *testing.T, serve func(*shard.Member) http.Handler, test func(t *testing.T, g *group, router *lehttp.ShardRouter)) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t)
+		m, router := g.member("a", serve), g.router()
+		owns(m, 4)
+		time.Sleep(10 * time.Second)
+		test(t, g, router)
+		leave(t, m)
+		router.Close()
+	})
 }
 
 // router follows the group until it is closed.
@@ -113,13 +122,11 @@ func answersAs(id string, worked *atomic.Int64) http.Handler {
 func through(h http.Handler, method, shard string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "/", nil)
 	r.Header.Set("Shard", shard)
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
+	return asked(h, r)
 }
 
 // Each request reaches the owner of its shard, also while shards move: it is kept until the
-// next owner is there, and worked on once.
+// next owner is there, and worked on once. The router says how many shards there are.
 func TestShardsAreRouted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t)
@@ -131,8 +138,8 @@ func TestShardsAreRouted(t *testing.T) {
 		}
 		router := g.router()
 		proxy := router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g})
-		if w := through(proxy, "GET", "1"); w.Code != http.StatusServiceUnavailable {
-			t.Errorf("before there is a group: %d %s", w.Code, w.Body)
+		if w := through(proxy, "GET", "1"); w.Code != http.StatusServiceUnavailable || router.Assignment().Of() != 0 {
+			t.Errorf("before there is a group: %d %s, %d shards", w.Code, w.Body, router.Assignment().Of())
 		}
 		a, b := g.member("a", serve("a")), g.member("b", serve("b"))
 		owns(a, 2)
@@ -144,6 +151,9 @@ func TestShardsAreRouted(t *testing.T) {
 			if w := through(proxy, "GET", name); w.Code != http.StatusOK || w.Body.String() != fmt.Sprintf("%s %s %d", id, name, o.Token) {
 				t.Errorf("shard %s of %s: %d %q", name, id, w.Code, w.Body)
 			}
+		}
+		if n := router.Assignment().Of(); n != 4 { // by which shard.KeyName says what key is whose
+			t.Errorf("%d shards, want 4", n)
 		}
 		for name, code := range map[string]int{"": 400, "4": 404, "01": 404, "x": 404} {
 			if w := through(proxy, "GET", name); w.Code != code {
@@ -221,13 +231,11 @@ func TestRequireOwner(t *testing.T) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		takes := func(d time.Duration, more string) *httptest.ResponseRecorder {
-			r := httptest.NewRequest("POST", "/", nil)
+			r := post()
 			r.Header.Set("Shard", "1")
 			r.Header.Set("Takes", d.String())
 			r.Header.Set("Lost", more)
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, r)
-			return w
+			return asked(h, r)
 		}
 		// Cut off from the store for longer than the term: the answer comes too late.
 		cut.Store(true)
@@ -280,19 +288,13 @@ func TestRequireOwnerComesHome(t *testing.T) {
 // What the owner of one shard has relayed of another shard's refusal is an answer of its
 // own: the request was worked on.
 func TestShardsRefusalsAreTheirOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t)
-		var worked atomic.Int64
-		m := g.member("a", func(*shard.Member) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // without RequireOwner
-				worked.Add(1)
-				w.Header().Set("Leaderelection-Not-Leading", "refused; election=%2F1")
-				w.WriteHeader(503)
-			})
-		})
-		router := g.router()
-		owns(m, 4)
-		time.Sleep(10 * time.Second)
+	var worked atomic.Int64
+	bare := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // without RequireOwner
+		worked.Add(1)
+		w.Header().Set("Leaderelection-Not-Leading", "refused; election=%2F1")
+		w.WriteHeader(503)
+	})
+	withAMember(t, func(*shard.Member) http.Handler { return bare }, func(t *testing.T, g *group, router *lehttp.ShardRouter) {
 		proxy := router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g})
 		if w := through(proxy, "POST", "2"); w.Code != 503 || worked.Load() != 1 {
 			t.Errorf("%d; worked on %d times, want once", w.Code, worked.Load())
@@ -301,71 +303,67 @@ func TestShardsRefusalsAreTheirOwn(t *testing.T) {
 		if through(proxy, "POST", "1"); worked.Load() < 2 {
 			t.Errorf("refused by the shard's own owner, it was sent %d times, want more until Wait is over", worked.Load())
 		}
-		leave(t, m)
-		router.Close()
 	})
 }
 
-// A router says how many shards the group has, which says what key is whose.
-func TestRouterSaysHowManyShards(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t)
-		router := g.router()
-		if n := router.Assignment().Of(); n != 0 {
-			t.Errorf("%d shards before any is known", n)
+// A request that was routed by another number of shards than the group has is refused by router
+// and owner: by that its key's shard is another one, of the same name.
+func TestShardOfAnotherNumbering(t *testing.T) {
+	withAMember(t, func(m *shard.Member) http.Handler {
+		return lehttp.RequireOwner(m, byHeader, nil)(says("served"))
+	}, func(t *testing.T, g *group, router *lehttp.ShardRouter) {
+		proxy := router.Proxy(byHeader, &lehttp.ProxyOptions{Wait: -1, Transport: g})
+		for name, want := range map[string][2]int{"1": {200, 200}, "1/4": {200, 200}, "1/9": {503, 404}, "1/": {503, 404}, "4/4": {503, 404}} {
+			for i, h := range []http.Handler{g.hosts["a:80"], proxy} {
+				if w := through(h, "GET", name); w.Code != want[i] {
+					t.Errorf("%s: %d by the %s, want %d", name, w.Code, []string{"owner", "proxy"}[i], want[i])
+				}
+			}
 		}
-		m := g.member("a", func(*shard.Member) http.Handler { return http.NotFoundHandler() })
-		owns(m, 4)
-		time.Sleep(time.Minute)
-		if n := router.Assignment().Of(); n != 4 {
-			t.Errorf("%d shards, want 4", n)
+		shardOf := lehttp.ShardKey(9, func(*http.Request) string { return "a key" })
+		if name := shardOf(get()); name != strconv.Itoa(shard.ForKey("a key", 9))+"/9" {
+			t.Errorf("ShardKey names %q", name)
 		}
-		leave(t, m)
-		router.Close()
 	})
 }
 
 // As a client's transport: with bodies, and errors for what has no owner.
 func TestShardTransport(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t)
-		m := g.member("a", func(m *shard.Member) http.Handler {
-			return lehttp.RequireOwner(m, byHeader, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
-		})
-		router := g.router()
-		owns(m, 4)
-		time.Sleep(10 * time.Second)
-		transport := router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g})
-		c := &http.Client{Transport: transport}
-		for name, body := range map[string]io.Reader{"whole": strings.NewReader("hello"), "streamed": io.MultiReader(strings.NewReader("hel"), strings.NewReader("lo"))} {
-			closed := &closes{Reader: body}
-			req, _ := http.NewRequest("POST", "http://group/", closed)
-			req.Header.Set("Shard", "3")
-			if name == "whole" {
-				req.ContentLength = 5
-			}
+	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+	withAMember(t, func(m *shard.Member) http.Handler {
+		return lehttp.RequireOwner(m, byHeader, nil)(echo)
+	}, func(t *testing.T, g *group, router *lehttp.ShardRouter) {
+		c := &http.Client{Transport: router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g})}
+		for name, r := range map[string]struct {
+			shard  string
+			body   io.Reader
+			length int64
+		}{
+			"whole":    {"3", strings.NewReader("hello"), 5},
+			"streamed": {"3", io.MultiReader(strings.NewReader("hel"), strings.NewReader("lo")), 0},
+			"no shard": {"", strings.NewReader("hello"), 0},
+			"no such":  {"7", strings.NewReader("hello"), 0},
+		} {
+			body := &closes{Reader: r.body}
+			req := request(t, http.MethodPost, "http://group/", body)
+			req.Header.Set("Shard", r.shard)
+			req.ContentLength = r.length
 			res, err := c.Do(req)
-			if err != nil {
-				t.Fatal(err)
+			if r.shard == "3" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if text, err := io.ReadAll(res.Body); string(text) != "hello" || err != nil {
+					t.Errorf("%s: %q, %v", name, text, err)
+				}
+				res.Body.Close()
+			} else if err == nil {
+				t.Errorf("%s: %v", name, res)
 			}
-			if text, err := io.ReadAll(res.Body); string(text) != "hello" || err != nil {
-				t.Errorf("%s: %q, %v", name, text, err)
-			}
-			res.Body.Close()
-			if !closed.closed.Load() {
+			if !body.closed.Load() {
 				t.Errorf("%s: the request's body is not closed", name)
 			}
 		}
-		for _, name := range []string{"", "7"} {
-			closed := &closes{Reader: strings.NewReader("x")}
-			req, _ := http.NewRequest("POST", "http://group/", closed)
-			req.Header.Set("Shard", name)
-			if res, err := c.Do(req); err == nil || !closed.closed.Load() {
-				t.Errorf("shard %q: %v, closed %v", name, res, closed.closed.Load())
-			}
-		}
-		leave(t, m)
-		router.Close()
 	})
 }
 
@@ -378,19 +376,57 @@ func (c *closes) Close() error { c.closed.Store(true); return nil }
 
 // Redirect sends clients to the shard's owner.
 func TestShardsRedirect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t)
-		m := g.member("a", func(*shard.Member) http.Handler { return http.NotFoundHandler() })
-		router := g.router()
-		owns(m, 4)
-		time.Sleep(10 * time.Second)
+	withAMember(t, func(*shard.Member) http.Handler { return http.NotFoundHandler() }, func(t *testing.T, _ *group, router *lehttp.ShardRouter) {
 		h := router.Redirect(lehttp.ShardKey(4, func(r *http.Request) string { return r.URL.Path }), nil)
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("GET", "/customer-1?x=y", nil))
+		w := asked(h, httptest.NewRequest("GET", "/customer-1?x=y", nil))
 		if w.Code != 307 || w.Header().Get("Location") != "http://a:80/customer-1?x=y" {
 			t.Errorf("%d %v", w.Code, w.Header())
 		}
-		leave(t, m)
+	})
+}
+
+// A shard that is the group's no more is one that it never had, even to a request that waits for an
+// owner. When it is back, it has an owner again.
+func TestShardThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t)
+		var worked atomic.Int64
+		router := g.router()
+		proxy := router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g, Wait: time.Hour})
+		redirect := router.Redirect(byHeader, nil)
+		at := func(h http.Handler, name string, want int) {
+			t.Helper()
+			if w := through(h, "GET", name); w.Code != want {
+				t.Errorf("shard %s: %d %s, want %d", name, w.Code, w.Body, want)
+			}
+		}
+		for i, want := range []int{200, 404, 200} {
+			var wg sync.WaitGroup
+			if want == 404 { // nobody is there, and the shard is still known
+				wg.Go(func() { at(proxy, "3", 404) })
+				time.Sleep(10 * time.Second)
+			}
+			shards := shard.Numbered(4 - i%2*2)
+			m := g.member("a", func(m *shard.Member) http.Handler {
+				return lehttp.RequireOwner(m, byHeader, nil)(answersAs("a", &worked))
+			},
+				func(c *shard.Config) { c.Shards = shards })
+			owns(m, shards.Len())
+			time.Sleep(10 * time.Second)
+			began := time.Now()
+			wg.Wait()
+			at(proxy, "3", want)
+			at(proxy, "1", 200)
+			at(redirect, "1", 307)
+			at(redirect, "3", map[int]int{200: 307, 404: 404}[want])
+			if waited := time.Since(began); waited > 0 {
+				t.Errorf("with %d shards: after %v", shards.Len(), waited)
+			}
+			if n := map[int]int{200: 2, 404: 1}[want]; proxy.Known() != n {
+				t.Errorf("with %d shards: %d proxies, want %d", shards.Len(), proxy.Known(), n)
+			}
+			leave(t, m)
+		}
 		router.Close()
 	})
 }
@@ -411,11 +447,10 @@ func (nothing) Shard(string) (*shard.Owned, bool) { return nil, false }
 func TestRequireOwnerRefusesWhatAProxyKeeps(t *testing.T) {
 	h := lehttp.RequireOwner(nothing{}, byHeader, &lehttp.OwnerOptions{Otherwise: says("elsewhere"), Group: "g"})(says("never"))
 	for sent, refused := range map[string]bool{"": false, "proxy; election=g%2F3": false, "proxy; election=g%2F2": true} {
-		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r := post()
 		r.Header.Set("Shard", "2")
 		r.Header.Set("Leaderelection-Sent-By", sent)
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
+		w := asked(h, r)
 		if (w.Header().Get("Leaderelection-Not-Leading") != "") != refused || (w.Body.String() == "elsewhere") == refused {
 			t.Errorf("sent by %q: %d %q %v", sent, w.Code, w.Body, w.Header())
 		}
@@ -436,7 +471,7 @@ func TestShardsUnknownYet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := lehttp.NewShardRouter(nil).Proxy(byHeader, &lehttp.ProxyOptions{Wait: time.Minute})
+				p := lehttp.NewShardRouter().Proxy(byHeader, &lehttp.ProxyOptions{Wait: time.Minute})
 				defer p.Close()
 				r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(c.body))
 				r.ProtoMajor = c.major
@@ -444,8 +479,8 @@ func TestShardsUnknownYet(t *testing.T) {
 				if c.sent != "" {
 					r.Header.Set("Leaderelection-Sent-By", c.sent)
 				}
-				w, begin := httptest.NewRecorder(), time.Now()
-				p.ServeHTTP(w, r)
+				begin := time.Now()
+				w := asked(p, r)
 				if took := time.Since(begin); w.Code != http.StatusServiceUnavailable || took != c.took {
 					t.Errorf("%d after %v", w.Code, took)
 				}

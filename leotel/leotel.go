@@ -87,14 +87,18 @@ package leotel
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/measure"
+	"github.com/c8e606e4/leaderelection/shard"
 )
 
 // scope is the instrumentation's name.
@@ -288,4 +292,127 @@ func (e *Election) clockSkew(*leaderelection.ClockSkewError) {
 
 func (e *Election) duplicate(leaderelection.RaceEntry) {
 	e.in.Duplicates.Add(context.Background(), 1, e.with())
+}
+
+// maker makes instruments, and keeps what the meter has against them.
+type maker struct {
+	metric.Meter
+	faults []error
+}
+
+func (m *maker) counter(name, unit, help string, _ ...string) metric.Int64Counter {
+	c, err := m.Int64Counter("leaderelection."+name, metric.WithUnit(unit), metric.WithDescription(help))
+	m.faults = append(m.faults, err)
+	return c
+}
+
+func (m *maker) histogram(bounds []float64, name, unit, help string, _ ...string) metric.Float64Histogram {
+	h, err := m.Float64Histogram("leaderelection."+name, metric.WithUnit(unit), metric.WithDescription(help), metric.WithExplicitBucketBoundaries(bounds...))
+	m.faults = append(m.faults, err)
+	return h
+}
+
+// observe makes the instruments of what now returns. Whenever the metrics are collected, they
+// report it.
+func (m *maker) observe(now func() []measure.Gauge, with metric.MeasurementOption) (metric.Registration, error) {
+	var all []metric.Observable
+	for _, g := range now() {
+		name, unit, help := "leaderelection."+g.Name, metric.WithUnit(g.Unit), metric.WithDescription(g.Help)
+		var in metric.Observable
+		var err error
+		switch {
+		case g.Unit != "s":
+			in, err = m.Int64ObservableGauge(name, unit, help)
+		case g.Total:
+			in, err = m.Float64ObservableCounter(name, unit, help)
+		default:
+			in, err = m.Float64ObservableGauge(name, unit, help)
+		}
+		all, m.faults = append(all, in), append(m.faults, err)
+	}
+	if err := errors.Join(m.faults...); err != nil {
+		return nil, err
+	}
+	return m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		for i, g := range now() {
+			if !g.Known {
+				continue
+			}
+			switch in := all[i].(type) {
+			case metric.Int64Observable:
+				o.ObserveInt64(in, g.Value, with)
+			case metric.Float64Observable:
+				o.ObserveFloat64(in, g.Float(), with)
+			}
+		}
+		return nil
+	}, all...)
+}
+
+// span makes one of what has passed.
+func (n named) span(name string, from, to time.Time, err error, more ...attribute.KeyValue) {
+	_, span := n.tracer.Start(context.Background(), name, trace.WithNewRoot(), trace.WithTimestamp(from),
+		trace.WithSpanKind(kindOf(name)), trace.WithAttributes(append(more, n.common...)...))
+	if err != nil {
+		span.SetAttributes(attribute.String("error.type", measure.ErrorType(err)))
+		span.SetStatus(codes.Error, err.Error())
+	}
+	span.End(trace.WithTimestamp(to))
+}
+
+// kindOf: a store's operation is a call of something else, a hand-over is not, of a shard
+// neither.
+func kindOf(name string) trace.SpanKind {
+	if name == "leaderelection.handover" || name == "leaderelection.shard.let_go" {
+		return trace.SpanKindInternal
+	}
+	return trace.SpanKindClient
+}
+
+// Group is the telemetry of one member of a group of package shard. Its methods may be
+// called by any number of goroutines at once.
+type Group struct {
+	named
+	state    *measure.Group
+	in       measure.GroupInstruments[metric.Int64Counter]
+	callback metric.Registration
+}
+
+// Member returns the telemetry of the member that config describes, in the group of that
+// name, or what the MeterProvider has against its instruments. Give its Trace to the member,
+// by Config.ShardTrace, and close it when the member is done. Attributes are those of a
+// candidate: the group is the election, and the MemberID the candidate.
+func (t *Telemetry) Member(group string, config shard.Config) (*Group, error) {
+	g, m := &Group{named: t.named(group, config.MemberID), state: measure.NewGroup(config.Clock)}, &maker{Meter: t.meter}
+	g.in = measure.NewGroupInstruments(m.counter)
+	var err error
+	g.callback, err = m.observe(func() []measure.Gauge { return g.state.Now().Gauges() }, g.with())
+	if err != nil {
+		return nil, err
+	}
+	g.in.Taken.Add(context.Background(), 0, g.with())
+	for _, cause := range measure.GroupCauses() {
+		g.in.LetGo.Add(context.Background(), 0, g.with(attribute.String("leaderelection.cause", cause)))
+	}
+	return g, nil
+}
+
+// Close takes back what Member registered: the gauges are not reported any more.
+func (g *Group) Close() error { return g.callback.Unregister() }
+
+// Trace returns the hooks, for Config.ShardTrace.
+func (g *Group) Trace() *shard.Trace {
+	return &shard.Trace{
+		Owns: func(shard.Owns) {
+			g.state.Owns()
+			g.in.Taken.Add(context.Background(), 1, g.with())
+		},
+		LetGo: func(e shard.LetGo) {
+			why := attribute.String("leaderelection.cause", g.state.LetGo(e.Cause))
+			g.in.LetGo.Add(context.Background(), 1, g.with(why))
+			g.span("leaderelection.shard.let_go", e.Asked, e.Time, nil, why,
+				attribute.String("leaderelection.shard", e.Owned.Name()), attribute.Int64("leaderelection.shard.fencing_token", int64(e.Owned.ElectionNumber())))
+		},
+		Assignment: g.state.Assignment,
+	}
 }

@@ -86,6 +86,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/measure"
+	"github.com/c8e606e4/leaderelection/shard"
 )
 
 // Metrics are those of all elections of a process: a prometheus.Collector, to be
@@ -296,5 +297,142 @@ func (e *Election) count(v *prometheus.CounterVec, more ...string) {
 func (e *Election) observe(v *prometheus.HistogramVec, value float64, more ...string) {
 	if v != nil {
 		v.WithLabelValues(append([]string{e.election, e.candidate}, more...)...).Observe(value)
+	}
+}
+
+// Group is what is measured of one member of a group of package shard.
+type Group struct {
+	metrics *Metrics
+	names
+	state *measure.Group
+}
+
+// Member measures the member that config describes, in the group of that name: give what it
+// returns to the member, by Config.ShardTrace, and close it when the member is done. It
+// refuses a member that is being measured already. Labels are those of a candidate: the
+// group is the election, and the MemberID the candidate.
+func (m *Metrics) Member(group string, config shard.Config) (*Group, error) {
+	n := names{strings.ToValidUTF8(group, "\uFFFD"), strings.ToValidUTF8(config.MemberID, "\uFFFD")}
+	g := &Group{metrics: m, names: n, state: measure.NewGroup(config.Clock)}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.groups[n] != nil {
+		return nil, fmt.Errorf("leprom: member %q of group %q is being measured already: close that one first, or give each group a name", n.candidate, n.election)
+	}
+	m.groups[n] = g
+	m.groupIn.Taken.WithLabelValues(n.election, n.candidate)
+	for _, cause := range measure.GroupCauses() {
+		m.groupIn.LetGo.WithLabelValues(n.election, n.candidate, cause)
+	}
+	return g, nil
+}
+
+// Trace returns the hooks, for Config.ShardTrace.
+func (g *Group) Trace() *shard.Trace {
+	return &shard.Trace{
+		Owns: func(shard.Owns) {
+			g.state.Owns()
+			g.count(g.metrics.groupIn.Taken)
+		},
+		LetGo:      func(e shard.LetGo) { g.count(g.metrics.groupIn.LetGo, g.state.LetGo(e.Cause)) },
+		Assignment: g.state.Assignment,
+	}
+}
+
+// Close takes the Group's series away. What its member still tells is ignored. It may be
+// called more than once.
+func (g *Group) Close() {
+	g.metrics.mu.Lock()
+	defer g.metrics.mu.Unlock()
+	if g.metrics.groups[g.names] != g {
+		return
+	}
+	delete(g.metrics.groups, g.names)
+	g.metrics.groupVectors.forget(g.names)
+}
+
+// count counts, while g is not closed.
+func (g *Group) count(v *prometheus.CounterVec, more ...string) {
+	g.metrics.mu.Lock()
+	defer g.metrics.mu.Unlock()
+	if g.metrics.groups[g.names] == g {
+		v.WithLabelValues(append([]string{g.election, g.candidate}, more...)...).Inc()
+	}
+}
+
+// The labels that all metrics have.
+const (
+	electionLabel  = "leaderelection_election"
+	candidateLabel = "leaderelection_candidate"
+)
+
+// vectors are the metrics of candidates, or of members, that are counted as things happen.
+type vectors []vector
+
+// vector is a CounterVec or a HistogramVec.
+type vector interface {
+	prometheus.Collector
+	DeletePartialMatch(prometheus.Labels) int
+}
+
+func (v *vectors) counter(name, unit, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: nameOf(name, unit, true), Help: help}, labelsOf(labels...))
+	*v = append(*v, c)
+	return c
+}
+
+func (v *vectors) histogram(bounds []float64, name, unit, help string, labels ...string) *prometheus.HistogramVec {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: nameOf(name, unit, false), Help: help, Buckets: bounds}, labelsOf(labels...))
+	*v = append(*v, h)
+	return h
+}
+
+// forget takes all series of n away.
+func (v vectors) forget(n names) {
+	for _, each := range v {
+		each.DeletePartialMatch(prometheus.Labels{electionLabel: n.election, candidateLabel: n.candidate})
+	}
+}
+
+// nameOf makes of a name in package measure what OpenTelemetry's exporter makes of it.
+func nameOf(name, unit string, total bool) string {
+	name = "leaderelection_" + strings.ReplaceAll(name, ".", "_")
+	if unit == "s" {
+		name += "_seconds"
+	}
+	if total {
+		name += "_total"
+	}
+	return name
+}
+
+func labelsOf(more ...string) []string {
+	all := []string{electionLabel, candidateLabel}
+	for _, label := range more {
+		all = append(all, strings.ReplaceAll(label, ".", "_"))
+	}
+	return all
+}
+
+// gauges and groupGauges describe the gauges of package measure, in its order.
+var gauges, groupGauges = described(measure.Snapshot{}.Gauges()), described(measure.GroupSnapshot{}.Gauges())
+
+func described(all []measure.Gauge) (descs []*prometheus.Desc) {
+	for _, g := range all {
+		descs = append(descs, prometheus.NewDesc(nameOf(g.Name, g.Unit, g.Total), g.Help, labelsOf(), nil))
+	}
+	return descs
+}
+
+// collect reports how n stands.
+func (n names) collect(to chan<- prometheus.Metric, descs []*prometheus.Desc, now []measure.Gauge) {
+	for i, g := range now {
+		kind := prometheus.GaugeValue
+		if g.Total {
+			kind = prometheus.CounterValue
+		}
+		if g.Known {
+			to <- prometheus.MustNewConstMetric(descs[i], kind, g.Float(), n.election, n.candidate)
+		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -20,14 +19,17 @@ import (
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/measure/measuretest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/memgroup"
 	"github.com/c8e606e4/leaderelection/leprom"
+	"github.com/c8e606e4/leaderelection/shard"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	T = 15 * time.Second
-	S = time.Second
+	T = measuretest.T
+	S = measuretest.S
 )
 
 // rig is a Metrics that is registered.
@@ -78,18 +80,14 @@ func (r *rig) read(t *testing.T) map[string]float64 {
 	return series
 }
 
-// expect checks series of one candidate, to a millisecond where they are times.
+// expect checks series of one candidate.
 func (r *rig) expect(t *testing.T, of string, want map[string]float64) {
 	t.Helper()
-	got := r.read(t)
+	full := map[string]float64{}
 	for name, v := range want {
-		if g, ok := got[of+" "+name]; !ok || math.Abs(g-v) > 1e-3 {
-			t.Errorf("%s %s is %v (%v), want %v", of, name, g, ok, v)
-		}
+		full[of+" "+name] = v
 	}
-	if t.Failed() {
-		t.Log(got)
-	}
+	measuretest.Expect(t, r.read(t), full)
 }
 
 // count is how many series there are, each bucket being one.
@@ -303,22 +301,6 @@ func TestManyElections(t *testing.T) {
 	}
 }
 
-// everything tells of all that can happen to a candidate.
-func everything(c *le.Trace) {
-	c.News(le.RaceEntry{LeaderID: "a", ElectionNumber: 1})
-	for i, cause := range []error{le.ErrOusted, le.ErrExpired, le.ErrResigned, le.ErrUnhealthy, le.ErrClockSkew, nil, errors.New("any"), fmt.Errorf("some %w", le.ErrOusted)} {
-		c.StatusChanged(le.StatusChange{To: le.Leading, Number: le.ElectionNumber(i)})
-		c.StatusChanged(le.StatusChange{From: le.Leading, To: le.Draining, Cause: cause})
-	}
-	for _, kind := range []le.OpKind{le.OpRead, le.OpAcquire, le.OpExtend, le.OpRelease} {
-		for i, err := range []error{nil, le.ErrLostRace, le.ErrPermanent, context.DeadlineExceeded, context.Canceled, errors.New("any"), errors.New("other")} {
-			c.StoreOp(le.StoreOp{Kind: kind, Err: err, Abandoned: i == 3, Start: time.Now(), CommitTS: time.Now()})
-		}
-	}
-	c.Extended(le.ViewExtended{Extension: 1, Remaining: time.Second})
-	c.Feed(le.FeedEvent{Err: errors.New("any")})
-}
-
 // However much goes wrong, a candidate has no more series than the documentation says. And
 // names, units and help texts are as Prometheus wants them.
 func TestCardinalityAndConventions(t *testing.T) {
@@ -328,7 +310,7 @@ func TestCardinalityAndConventions(t *testing.T) {
 		t.Fatal(err)
 	}
 	quiet := r.count(t)
-	everything(e.Trace())
+	measuretest.Everything(e.Trace())
 	if most := r.count(t); most > 500 || most < 200 || quiet > 50 {
 		t.Errorf("%d series at first, %d at most: say so in the documentation", quiet, most)
 	}
@@ -347,21 +329,27 @@ func TestCardinalityAndConventions(t *testing.T) {
 
 // Of clocks that nobody compares no offset is told: an alert would be false.
 func TestNoOffsetOfClocksThatAreNotCompared(t *testing.T) {
-	for name, c := range map[string]le.Config{"shared": {LeaderID: "a", ClockPolicy: le.SharedClock}, "unsynchronized": {LeaderID: "a", ClockPolicy: le.Unsynchronized}, "compared": {LeaderID: "a"}} {
+	for name, c := range map[string]struct {
+		config     le.Config
+		term, skew float64 // by which the alerts judge: the Config's, or its defaults
+		told       bool
+	}{
+		"shared":         {le.Config{ClockPolicy: le.SharedClock}, 15, 0, false},
+		"unsynchronized": {le.Config{ClockPolicy: le.Unsynchronized}, 15, 1, false},
+		"compared":       {le.Config{}, 15, 1, true},
+		"its own":        {le.Config{TermLength: 2 * time.Second, MaxClockSkew: 100 * time.Millisecond}, 2, 0.1, true},
+	} {
 		r := newRig()
-		e, err := r.Candidate("orders", c)
+		c.config.LeaderID = "a"
+		e, err := r.Candidate("orders", c.config)
 		if err != nil {
 			t.Fatal(err)
 		}
 		e.Trace().StoreOp(le.StoreOp{Kind: le.OpExtend, Start: time.Now(), CommitTS: time.Now().Add(-time.Hour)})
-		if _, told := r.read(t)["orders/a clock_offset_seconds"]; told != (name == "compared") {
+		if _, told := r.read(t)["orders/a clock_offset_seconds"]; told != c.told {
 			t.Errorf("%s: %v", name, told)
 		}
-		skew := 1.0
-		if name == "shared" {
-			skew = 0
-		}
-		r.expect(t, "orders/a", map[string]float64{"clock_max_skew_seconds": skew, "term_length_seconds": 15})
+		r.expect(t, "orders/a", map[string]float64{"clock_max_skew_seconds": c.skew, "term_length_seconds": c.term})
 	}
 }
 
@@ -374,7 +362,7 @@ func TestWithoutHistograms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		everything(e.Trace())
+		measuretest.Everything(e.Trace())
 	}
 	if n := without.count(t); n != 44 {
 		t.Errorf("%d series", n)
@@ -469,4 +457,104 @@ func TestJob(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		is(0, 10)
 	})
+}
+
+// Two members share six shards, and one leaves: what each of them has, and what both know of
+// the group.
+func TestMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		var records memgroup.Records
+		join := func(id string) (*shard.Member, func()) {
+			cfg := shard.Config{
+				Store:    records.Store,
+				MemberID: id, Shards: shard.Numbered(6), OnOwned: func(ctx context.Context, _ *shard.Owned) error { <-ctx.Done(); return nil },
+			}
+			g, err := r.Member("orders", cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.Member("orders", cfg); err == nil {
+				t.Error("measured twice")
+			}
+			cfg.ShardTrace = g.Trace()
+			m, err := cfg.Start(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m, g.Close
+		}
+		a, closeA := join("a")
+		time.Sleep(time.Minute)
+		b, closeB := join("b")
+		time.Sleep(time.Minute)
+		r.expect(t, "orders/a", map[string]float64{
+			"shards_owned": 3, "shards_placed": 6, "shards_unowned": 0, "shards_moving": 0, "shards_failing": 0, "shards_taken_total": 6, "shards_let_go_total{moved}": 3,
+		})
+		r.expect(t, "orders/b", map[string]float64{"shards_owned": 3, "shards_taken_total": 3, "shards_let_go_total{moved}": 0})
+		if v := r.read(t)["orders/a shards_assignment_version"]; v < 2 {
+			t.Errorf("version %v", v)
+		}
+		_ = a.Leave(t.Context())
+		time.Sleep(time.Minute)
+		r.expect(t, "orders/a", map[string]float64{"shards_owned": 0, "shards_let_go_total{shutdown}": 3})
+		r.expect(t, "orders/b", map[string]float64{"shards_owned": 6, "shards_taken_total": 6})
+		_ = b.Leave(t.Context())
+		time.Sleep(time.Second)
+		closeA()
+		closeB()
+		closeB()
+		for series := range r.read(t) {
+			t.Errorf("left behind: %s", series)
+		}
+	})
+}
+
+// A candidate with metrics. A real program serves the registry's with promhttp.
+func Example() {
+	registry := prometheus.NewRegistry()
+	metrics := leprom.New(nil) // one for all elections of the process
+	registry.MustRegister(metrics)
+
+	told := make(chan struct{})
+	config := le.Config{
+		Decider:   memory.NewDecider(), // a real program uses a store that all can reach
+		LeaderID:  "worker-7",
+		OnElected: func(context.Context, *le.TimeView) {},
+	}
+	election, err := metrics.Candidate("orders", config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer election.Close()
+	config.Trace = le.JoinTraces(election.Trace(), &le.Trace{
+		StatusChanged: func(c le.StatusChange) {
+			if c.To == le.Leading {
+				close(told)
+			}
+		},
+	})
+
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	campaign, err := config.Start(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	<-told
+	families, err := registry.Gather()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, f := range families {
+		if f.GetName() == "leaderelection_is_leader" {
+			fmt.Println(f.GetName(), f.GetMetric()[0].GetGauge().GetValue())
+		}
+	}
+	cancel()
+	<-campaign.Done()
+	// Output: leaderelection_is_leader 1
 }

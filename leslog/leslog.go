@@ -31,6 +31,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/shard"
 )
 
 // Key is the name of the group that the attributes are in.
@@ -103,4 +104,28 @@ func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup returns a Handler whose records are in a group.
 func (h *Handler) WithGroup(name string) slog.Handler {
 	return &Handler{h.next.WithGroup(name), h.attr}
+}
+
+// ShardKey is the name of the group that the attributes of a shard are in.
+const ShardKey = "shard"
+
+// ShardAttr returns a group with what a shard is to its owner at this moment:
+//
+//	name   its name
+//	token  its fencing token
+//	left   while it may be acted on: for how long, unless the session is extended
+//
+// It may be called by any number of goroutines at once, and asks nobody.
+func ShardAttr(o *shard.Owned) slog.Attr {
+	attrs := []any{slog.String("name", o.Name()), slog.Uint64("token", uint64(o.ElectionNumber()))}
+	if until := o.Get(); !until.IsZero() {
+		attrs = append(attrs, left(until, o.Clock()))
+	}
+	return slog.Group(ShardKey, attrs...)
+}
+
+// NewShardHandler returns a handler that hands each record to next, with ShardAttr as it is
+// then: for the lines of one shard's OnOwned. It is as [NewHandler] otherwise.
+func NewShardHandler(next slog.Handler, o *shard.Owned) *Handler {
+	return &Handler{next, func() slog.Attr { return ShardAttr(o) }}
 }

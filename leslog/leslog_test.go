@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 	"testing/slogtest"
 	"testing/synctest"
@@ -18,7 +19,9 @@ import (
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/memgroup"
 	"github.com/c8e606e4/leaderelection/leslog"
+	"github.com/c8e606e4/leaderelection/shard"
 	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
@@ -74,30 +77,27 @@ func TestHandler(t *testing.T) {
 	})
 }
 
-// campaign is a Campaign whose parts a test sets.
-type campaign struct {
-	view  *le.TimeView
-	entry le.RaceEntry
-}
-
-func (c *campaign) View() *le.TimeView   { return c.view }
-func (c *campaign) Status() le.Status    { return le.Following }
-func (c *campaign) Leader() le.RaceEntry { return c.entry }
-
-// It keeps slog's own contract of handlers.
+// They keep slog's own contract of handlers.
 func TestSlogContract(t *testing.T) {
-	var out bytes.Buffer
-	slogtest.Run(t, func(*testing.T) slog.Handler {
-		out.Reset()
-		return leslog.NewHandler(slog.NewJSONHandler(&out, nil), &campaign{view: viewtest.New(nil, 0).TimeView})
-	}, func(t *testing.T) map[string]any {
-		var line map[string]any
-		if err := json.Unmarshal(out.Bytes(), &line); err != nil {
-			t.Fatal(err)
-		}
-		remove(line)
-		return line
-	})
+	for name, handler := range map[string]func(next slog.Handler) slog.Handler{
+		"of an election": func(next slog.Handler) slog.Handler { return leslog.NewHandler(next, viewtest.NewCandidate(nil)) },
+		"of a shard":     func(next slog.Handler) slog.Handler { return leslog.NewShardHandler(next, &shard.Owned{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			slogtest.Run(t, func(*testing.T) slog.Handler {
+				out.Reset()
+				return handler(slog.NewJSONHandler(&out, nil))
+			}, func(t *testing.T) map[string]any {
+				var line map[string]any
+				if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+					t.Fatal(err)
+				}
+				remove(line)
+				return line
+			})
+		})
+	}
 }
 
 // remove takes away what the handler adds, wherever it is, and groups that hold
@@ -115,16 +115,71 @@ func remove(line map[string]any) {
 }
 
 func ExampleAttr() {
-	c := &campaign{view: viewtest.New(nil, 0).TimeView, entry: le.RaceEntry{LeaderID: "worker-7", ElectionNumber: 12}}
+	c := viewtest.NewCandidate(nil) // a campaign, in a real program
+	c.SetLeader(le.RaceEntry{LeaderID: "worker-7", ElectionNumber: 12})
 	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
 		}
 		return a
 	}}))
-	log.Info("not billed here", leslog.Attr(c)) // c: a *leaderelection.Campaign
+	log.Info("not billed here", leslog.Attr(c))
 	fmt.Println(leslog.Attr(c).Key)
 	// Output:
 	// level=INFO msg="not billed here" election.status=following election.token=12 election.leader=worker-7
 	// election
+}
+
+// A shard's lines have its name, its token, and how long it may be acted on.
+func TestShardHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g memgroup.Records
+		owned := make(chan *shard.Owned, 1)
+		m, err := shard.Config{
+			Store: g.Store, MemberID: "a", Shards: shard.Numbered(1),
+			OnOwned: func(ctx context.Context, o *shard.Owned) error {
+				owned <- o
+				<-ctx.Done()
+				return nil
+			},
+		}.Start(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := <-owned
+		var out bytes.Buffer
+		log := slog.New(leslog.NewShardHandler(slog.NewJSONHandler(&out, nil), o)).With("service", "orders")
+		expect := func(left string) {
+			t.Helper()
+			out.Reset()
+			log.Info("billed", "order", 7)
+			if want := fmt.Sprintf(`"msg":"billed","service":"orders","order":7,"shard":{"name":"0","token":%d%s}}`, o.ElectionNumber(), left); !strings.Contains(out.String(), want) {
+				t.Errorf("%s, want %s", out.String(), want)
+			}
+		}
+		expect(`,"left":13000000000`)
+		time.Sleep(time.Second)
+		expect(`,"left":12000000000`)
+		if err := m.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		expect("") // it may not be acted on
+	})
+}
+
+func ExampleNewShardHandler() {
+	log := slog.Default()
+	cfg := shard.Config{
+		MemberID: "worker-7", Shards: shard.Numbered(64),
+		OnOwned: func(ctx context.Context, o *shard.Owned) error {
+			log := slog.New(leslog.NewShardHandler(log.Handler(), o))
+			log.Info("billed", "order", 7) // with the shard's name and token
+			<-ctx.Done()
+			return nil
+		},
+		// Store: of the group's records
+	}
+	_, err := cfg.Start(context.Background())
+	fmt.Println(err)
+	// Output: shard: leaderelection: the configuration is wrong: Store is nil: it returns the decider of each record
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -28,9 +29,7 @@ func TestDeathIsProved(t *testing.T) {
 	}
 	for role, end := range ends {
 		t.Run(role, func(t *testing.T) {
-			dir := memory(t)
-			l := open(t, dir)
-			p := begin(t, role, dir, "A", "B").start(t)
+			l, p := scene(t, role, "A", "B")
 			if role != "exec" {
 				alive(t, l, "A")
 			}
@@ -77,9 +76,7 @@ func scarce(t *testing.T) (limit func(t *testing.T, p *process), limited bool) {
 func TestDeathIsToldWithoutInotify(t *testing.T) {
 	inotifyInit = func(int) (int, error) { return -1, syscall.EMFILE }
 	defer func() { inotifyInit = syscall.InotifyInit1 }()
-	dir := memory(t)
-	l := open(t, dir)
-	p := begin(t, "live", dir, "A").start(t)
+	l, p := scene(t, "live", "A")
 	death := onDeath(t, l, "A")
 	_ = p.Process.Kill()
 	told(t, death)
@@ -87,9 +84,7 @@ func TestDeathIsToldWithoutInotify(t *testing.T) {
 
 // Whoever begins to watch the dead is told at once, and who has stopped is told nothing.
 func TestWatchBeginsAndEnds(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
-	p := begin(t, "live", dir, "A").start(t)
+	l, p := scene(t, "live", "A")
 	stopped := make(chan struct{}, 1)
 	l.OnDeath("A", func() { stopped <- struct{}{} })()
 	first := onDeath(t, l, "A")
@@ -103,9 +98,7 @@ func TestWatchBeginsAndEnds(t *testing.T) {
 
 // A process that is stopped, or debugged, is alive, however long it says nothing.
 func TestStoppedIsAlive(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
-	p := begin(t, "busy", dir, "A").start(t)
+	l, p := scene(t, "busy", "A")
 	if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -179,9 +172,7 @@ func TestChildThatActsForItself(t *testing.T) {
 // A program that closes what is not its own is alive, and writes nothing into whatever has the
 // descriptor's number now.
 func TestDescriptorClosedByOthers(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
-	p := begin(t, "closer", dir, "A", "B").start(t)
+	l, p := scene(t, "closer", "A", "B")
 	death := onDeath(t, l, "A")
 	for range 1000 {
 		alive(t, l, "A")
@@ -276,12 +267,10 @@ func TestForgedDeaths(t *testing.T) {
 
 // A file that was made before the machine was started anew is of nobody that is known.
 func TestOtherBoot(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
-	p := begin(t, "live", dir, "A").start(t)
+	l, p := scene(t, "live", "A")
 	_ = p.Process.Kill()
 	told(t, onDeath(t, l, "A"))
-	later := open(t, dir)
+	later := open(t, l.path)
 	later.boot = "7f6b2c1e-0000-0000-0000-000000000000"
 	alive(t, later, "A")
 }
@@ -461,9 +450,7 @@ func TestDirIsMoved(t *testing.T) {
 
 func TestClosedTellsNothing(t *testing.T) {
 	t.Run("while it looks", func(t *testing.T) {
-		dir := memory(t)
-		l := open(t, dir)
-		p := begin(t, "live", dir, "A").start(t)
+		l, p := scene(t, "live", "A")
 		l.OnDeath("A", func() { t.Error("told after Close") })
 		looks, goOn := make(chan struct{}), make(chan struct{})
 		var once sync.Once
@@ -483,9 +470,7 @@ func TestClosedTellsNothing(t *testing.T) {
 		close(goOn)
 		told(t, closed)
 	})
-	dir := memory(t)
-	l := open(t, dir)
-	p := begin(t, "live", dir, "A").start(t)
+	l, p := scene(t, "live", "A")
 	l.OnDeath("A", func() { t.Error("told after Close") })
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
@@ -495,5 +480,84 @@ func TestClosedTellsNothing(t *testing.T) {
 	l.OnDeath("A", func() { t.Error("told after Close") })()
 	if err := l.Live("B"); err == nil {
 		t.Error("a name after Close")
+	}
+}
+
+// Whatever a file of the directory says, and whatever name a record has, the death of that name is proved
+// if the file says that it is itself, of this boot, and has the name, and in no other case. While somebody
+// holds the file locked, nothing that it says is a proof. In the content [boot], [dev], [ino] and [name] stand for
+// what is true of the file. It is tried as it is, and with a byte more, less, and another.
+func FuzzContent(f *testing.F) {
+	const whole = header + "\nboot [boot]\nfile [dev] [ino]\npid 1\nname OTHER\nname [name]\n"
+	for _, content := range []string{
+		whole, "", "\n\n\n\n", strings.TrimSuffix(whole, "\n"), strings.ReplaceAll(whole, "\n", "\r\n"), whole + "\x00\xff",
+		strings.Replace(whole, "[boot]", "7f6b2c1e-0000-0000-0000-000000000000", 1), strings.Replace(whole, "[ino]", "1", 1),
+		strings.Replace(whole, "lifeline 1", "lifeline 2", 1), header + "\nboot [boot]\nfile [dev] [ino]\nname [name]\n",
+	} {
+		f.Add([]byte(content), "A", uint16(0), byte(' '))
+	}
+	for _, name := range []string{"", ".", "..", "../A", "a/b", "A\x00", "A\n", "ü", strings.Repeat("A", maxName), strings.Repeat("A", maxName+1)} {
+		f.Add([]byte(whole), name, uint16(0), byte(' '))
+	}
+	shm, err := os.MkdirTemp("/dev/shm", "lifeline-test-")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { os.RemoveAll(shm) })
+	l, err := Dir(filepath.Join(shm, "dir"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = l.Close() })
+	f.Fuzz(func(t *testing.T, content []byte, name string, at uint16, b byte) {
+		begin := int(at) % (len(content) + 1)
+		before, after := string(content[:begin]), string(content[begin:])
+		for _, text := range []string{before + after, before + string([]byte{b}) + after, before + after[min(1, len(after)):], before + string([]byte{b}) + after[min(1, len(after)):]} {
+			proves(t, l, text, name)
+		}
+	})
+}
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+
+// proves makes a file with a content, of that name if it can have it, and checks what it proves.
+func proves(t *testing.T, l *Lifeline, content, name string) {
+	t.Helper()
+	path := filepath.Join(l.path, name)
+	if filepath.Dir(path) != l.path || strings.ContainsAny(name, "/\x00") {
+		path = filepath.Join(l.path, "A") // no file has such a name
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer os.Remove(path)
+	defer file.Close()
+	is, _, err := identify(int(file.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.NewReplacer("[boot]", l.boot, "[dev]", fmt.Sprint(is.dev), "[ino]", fmt.Sprint(is.ino), "[name]", name).Replace(content)
+	if _, err := file.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	rest, itself := strings.CutPrefix(text, fmt.Sprintf("%s\nboot %s\nfile %d %d\n", header, l.boot, is.dev, is.ino))
+	_, names, _ := strings.Cut(rest, "\n") // after the line with the pid
+	proof := itself && validName.MatchString(name) && strings.Contains("\n"+names+"\n", "\nname "+name+"\n")
+	if err := flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if l.Dead(name) {
+		t.Fatalf("%q is proved dead by a file that is locked", name)
+	}
+	file.Close()
+	if l.Dead(name) != proof {
+		t.Fatalf("%q is proved dead: %v, by\n%s", name, !proof, text)
+	}
+	if err := l.Bury(name); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadFile(path); errors.Is(err, os.ErrNotExist) != proof || err == nil && string(left) != text {
+		t.Errorf("proved: %v; what was looked at is now %q, %v", proof, left, err)
 	}
 }

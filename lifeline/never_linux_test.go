@@ -79,9 +79,7 @@ func TestForkedAndNotYetAnotherProgram(t *testing.T) {
 
 // A process whose first thread has ended is alive while others run.
 func TestThreadsThatEndLast(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
-	p := begin(t, "threads", dir, "A").start(t)
+	l, p := scene(t, "threads", "A")
 	for state := ""; state != "Z"; time.Sleep(time.Millisecond) {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process.Pid))
 		if err != nil {
@@ -219,9 +217,7 @@ func TestOwnerWhoIsNotKnown(t *testing.T) {
 
 // If a descriptor was passed on, and the process that has it unlocks it, that does not count as a death.
 func TestDescriptorThatIsUnlocked(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
-	p := begin(t, "unlocker", dir, "A").start(t)
+	l, p := scene(t, "unlocker", "A")
 	death := onDeath(t, l, "A")
 	stays(t, l, "A", death)
 	_ = p.Process.Kill()
@@ -253,9 +249,7 @@ func TestNamesThatCannotBeRemoved(t *testing.T) {
 	}
 	for role, proved := range map[string]bool{"humbled": false, "humbled closer": true} {
 		t.Run(role, func(t *testing.T) {
-			dir := memory(t)
-			l := open(t, dir)
-			p := begin(t, role, dir, "A", "B").start(t)
+			l, p := scene(t, role, "A", "B")
 			death := onDeath(t, l, "A")
 			for range 1000 {
 				alive(t, l, "A")
@@ -274,16 +268,14 @@ func TestNamesThatCannotBeRemoved(t *testing.T) {
 // A name that comes to stand for another file while it is looked at proves nothing: that of a process
 // that was dead is taken over by one that lives, which may not be proved dead by the lock of the old.
 func TestNameThatIsReplaced(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
-	p := begin(t, "live", dir, "A").start(t)
+	l, p := scene(t, "live", "A")
 	_ = p.Process.Kill()
 	told(t, onDeath(t, l, "A"))
-	living := open(t, dir)
+	living := open(t, l.path)
 	if err := living.Live("B"); err != nil {
 		t.Fatal(err)
 	}
-	a, b, aside := filepath.Join(dir, "A"), filepath.Join(dir, "B"), filepath.Join(dir, "aside")
+	a, b, aside := filepath.Join(l.path, "A"), filepath.Join(l.path, "B"), filepath.Join(l.path, "aside")
 	replace := func() {
 		if err := errors.Join(os.Rename(a, aside), os.Link(b, a)); err != nil {
 			t.Error(err)

@@ -119,9 +119,12 @@ func (c *coordinator) round() (time.Duration, error) {
 		c.empty = e.Token
 		c.known = newest(read, c.m.newestAssignment(), e.Token)
 	}
-	for _, s := range c.sessions() {
-		c.watch(s.Seat)
-		c.watch(s.Seat + 1)
+	defer c.hurry()
+	if c.known != nil {
+		for _, s := range c.known.sessions {
+			c.watch(s.Seat)
+			c.watch(s.Seat + 1)
+		}
 	}
 	if wait := c.m.cfg.TermLength/2 - time.Since(c.began); wait > 0 && !c.facts.complete() {
 		return wait, nil // who has a seat is not known yet
@@ -148,12 +151,11 @@ func (c *coordinator) round() (time.Duration, error) {
 		}
 	}
 	c.tell()
-	c.hurry()
 	return min(c.m.cfg.TermLength, d.wait), nil
 }
 
 // hurry makes watchers read often, if the store does not push: those of the seats whose sessions
-// are asked to let go of shards.
+// are asked to let go of shards, and while settle waits, those of the seats that may be taken.
 func (c *coordinator) hurry() {
 	if _, pushes := c.assignment.(leaderelection.ChangeFeed); pushes || c.known == nil {
 		return
@@ -165,11 +167,12 @@ func (c *coordinator) hurry() {
 		}
 	}
 	for k, s := range c.facts.seats {
-		if s.moving != nil {
-			s.moving.set(asked[k])
-		}
+		s.moving.set(asked[k] || c.settling() && (s.info == nil || s.info.Leaving))
 	}
 }
+
+// settling reports whether settle waits for members that may come.
+func (c *coordinator) settling() bool { return time.Now().Before(c.settled) }
 
 // complain logs, once, what people should look at.
 func (c *coordinator) complain(d *decision) {
@@ -215,13 +218,6 @@ func (c *coordinator) names(k int, number leaderelection.ElectionNumber, came bo
 	}
 	_, named := c.known.names(SessionID{k, number})
 	return named
-}
-
-func (c *coordinator) sessions() []session {
-	if c.known == nil {
-		return nil
-	}
-	return c.known.sessions
 }
 
 // newest returns the assignment from which to make the next one: the one that was read, or the one
@@ -307,17 +303,17 @@ func (c *coordinator) watch(k int) {
 	if c.facts.seats[k] != nil {
 		return
 	}
-	m := &moving{changed: make(chan struct{}, 1)}
+	s := newSeat()
 	_, pushes := c.assignment.(leaderelection.ChangeFeed)
-	m.now.Store(c.known == nil && !pushes)
-	c.facts.seats[k] = &seat{moving: m}
+	s.moving.now.Store((c.known == nil || c.settling()) && !pushes)
+	c.facts.seats[k] = s
 	c.watchers.Add(1)
 	go func() {
 		defer c.watchers.Done()
 		for c.ctx.Err() == nil {
 			d, err := c.m.stores.get(c.ctx, c.m.cfg.TermLength/4, seatName(k))
 			if err == nil {
-				(&watcher{c: c, seat: k, decider: d, moving: m}).run()
+				(&watcher{c: c, seat: k, decider: d, moving: &s.moving}).run()
 				return
 			}
 			c.post(seatEvent{seat: k, err: err})
@@ -358,7 +354,7 @@ func (c *coordinator) learn(e seatEvent) (matters bool) {
 	}
 	s.saw(was, time.Now())
 	came := before == nil && s.info != nil && !s.info.Leaving
-	if left := before != nil && !before.Leaving && (s.info == nil || s.info.Leaving); (came || left && !lapsed) && !c.names(e.seat, s.entry.ElectionNumber, came) {
+	if left := before != nil && (s.info == nil || s.info.Leaving && !before.Leaving); (came || left && !lapsed) && !c.names(e.seat, s.entry.ElectionNumber, came) {
 		c.settle()
 	}
 	if s.broken != nil && matters {

@@ -108,7 +108,10 @@ How soon a shard has an owner again after a crash:
 
 A change of owner takes up to a second, since a seat's record is written at most once a second.
 When a member has come, or has left in order, the coordinator waits for a fifteenth of a term:
-others may come or leave too, or the same member may come back.
+others may come or leave too, or the same member may come back. A member that is back by then, under
+its MemberID, gets the shards that it had until it left. If the store must be polled, the coordinator
+reads the free seats often meanwhile. A shard that was let go earlier, while others drained, does not
+wait.
 
 If Store hangs or fails for one name, the other records still work: views end as they would,
 owners go on, and Leave does not wait. But a coordinator does not see the members on that seat

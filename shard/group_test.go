@@ -4,6 +4,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 )
 
 const (
@@ -37,13 +39,14 @@ type group struct {
 	mu      sync.Mutex
 	records map[string]*memory.Decider
 	members map[string]*player
-	zombies []*player            // cut off for good, and started again elsewhere under their names
-	owned   map[string][]*Owned  // of each shard: all that may still act
-	tokens  map[string]uint64    // the greatest that each shard was acted on with
-	owners  map[string]string    // who had it last
-	moves   int                  // of shards from one to another
-	since   map[string]time.Time // of shards that nobody acts on
-	idle    time.Duration        // the longest that one was so
+	reads   func(by *player, name string) // nil, or told of each read of a record
+	zombies []*player                     // cut off for good, and started again elsewhere under their names
+	owned   map[string][]*Owned           // of each shard: all that may still act
+	tokens  map[string]uint64             // the greatest that each shard was acted on with
+	owners  map[string]string             // who had it last
+	moves   int                           // of shards from one to another
+	since   map[string]time.Time          // of shards that nobody acts on
+	idle    time.Duration                 // the longest that one was so
 }
 
 // player is one member, with its own connections.
@@ -88,73 +91,15 @@ func play(t *testing.T, f func(g *group)) {
 	})
 }
 
-// joinRefused has a member join whose Store refuses one record for good, for as long as it is true.
-func (g *group) joinRefused(id, record string) (refuses *atomic.Bool) {
-	refuses = new(atomic.Bool)
-	refuses.Store(true)
-	g.join(id, func(c *Config) {
-		store := c.Store
-		c.Store = func(name string) (leaderelection.RaceDecider, error) {
-			d, err := store(name)
-			if name == record {
-				d.(interface{ Inject(memory.Faults) }).Inject(func(memory.Op) memory.Fault {
-					if refuses.Load() {
-						return memory.Fault{Err: leaderelection.ErrPermanent}
-					}
-					return memory.Fault{}
-				})
-			}
-			return d, err
-		}
-	})
-	return refuses
-}
-
-func (g *group) all() []*player {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var all []*player
-	for _, p := range g.members {
-		all = append(all, p)
-	}
-	slices.SortFunc(all, func(a, b *player) int { return slices.Compare([]byte(a.id), []byte(b.id)) })
-	return all
-}
-
-func (g *group) record(name string) *memory.Decider {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.records[name] == nil {
-		g.records[name] = memory.NewDecider()
-	}
-	return g.records[name]
-}
-
-// judge looks at every shard: who may act on it now?
-func (g *group) judge() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for name, list := range g.owned {
-		var acting []*Owned
-		g.owned[name] = slices.DeleteFunc(list, func(o *Owned) bool {
-			if o.ValueInFuture() {
-				acting = append(acting, o)
-				return false
-			}
-			return true
+// both runs a test on stores that push, and on such that must be asked.
+func both(t *testing.T, f func(g *group)) {
+	for _, polled := range []bool{false, true} {
+		t.Run(fmt.Sprintf("polled=%v", polled), func(t *testing.T) {
+			play(t, func(g *group) {
+				g.polled = polled
+				f(g)
+			})
 		})
-		if len(acting) > 1 {
-			g.t.Errorf("%v: shard %s is owned twice: tokens %d (%v) and %d (%v)", time.Now(), name, acting[0].token, acting[0].session, acting[1].token, acting[1].session)
-		}
-		switch since := g.since[name]; {
-		case len(acting) > 0:
-			if !since.IsZero() {
-				g.idle = max(g.idle, time.Since(since))
-			}
-			delete(g.since, name)
-		case since.IsZero():
-			g.since[name] = time.Now()
-		}
 	}
 }
 
@@ -168,6 +113,9 @@ func (g *group) join(id string, change ...func(*Config)) *player {
 				if op.Kind != memory.Feed {
 					g.mu.Lock()
 					g.asked[strings.TrimRight(name, "0123456789")+op.Kind.String()]++
+					if op.Kind == memory.Read && g.reads != nil {
+						g.reads(p, name)
+					}
 					g.mu.Unlock()
 				}
 				return p.slowly(op)
@@ -196,6 +144,40 @@ func (g *group) join(id string, change ...func(*Config)) *player {
 	return p
 }
 
+// crowd has members join until there are n: m0, m1 and so on.
+func (g *group) crowd(n int, change ...func(*Config)) {
+	for k := len(g.all()); k < n; k++ {
+		g.join(fmt.Sprint("m", k), change...)
+	}
+}
+
+// operations is how often the store was asked.
+func (g *group) operations() (all int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, n := range g.asked {
+		all += n
+	}
+	return all
+}
+
+// with has a member join, and waits until all shards are shared out.
+func (g *group) with(id string, change ...func(*Config)) *player {
+	g.t.Helper()
+	p := g.join(id, change...)
+	g.settles(12, time.Minute)
+	return p
+}
+
+// without cuts a member off until the others have all shards, and returns how long that took.
+func (g *group) without(p *player, within time.Duration) time.Duration {
+	g.t.Helper()
+	p.cut()
+	g.hide(p)
+	defer g.show(p)
+	return g.settles(12, within)
+}
+
 func (p *player) slowly(op memory.Op) memory.Fault {
 	if f := p.fault(); f != nil {
 		return f(op)
@@ -209,18 +191,18 @@ func (p *player) fault() memory.Faults {
 	return p.faults
 }
 
+func (p *player) suffer(f memory.Faults) {
+	p.g.mu.Lock()
+	defer p.g.mu.Unlock()
+	p.faults = f
+}
+
 // cut loses all that the member sends, as if it were dead to the others.
 func (p *player) cut() { p.suffer(memory.LoseRequests()) }
 
 func (p *player) heal() {
 	p.lags.Store(false)
 	p.suffer(nil)
-}
-
-func (p *player) suffer(f memory.Faults) {
-	p.g.mu.Lock()
-	defer p.g.mu.Unlock()
-	p.faults = f
 }
 
 func (p *player) leave() {
@@ -258,6 +240,106 @@ func (p *player) own(ctx context.Context, o *Owned) error {
 	return nil
 }
 
+// judge looks at every shard: who may act on it now?
+func (g *group) judge() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for name, list := range g.owned {
+		var acting []*Owned
+		g.owned[name] = slices.DeleteFunc(list, func(o *Owned) bool {
+			if o.ValueInFuture() {
+				acting = append(acting, o)
+				return false
+			}
+			return true
+		})
+		if len(acting) > 1 {
+			g.t.Errorf("%v: shard %s is owned twice: tokens %d (%v) and %d (%v)", time.Now(), name, acting[0].token, acting[0].session, acting[1].token, acting[1].session)
+		}
+		switch since := g.since[name]; {
+		case len(acting) > 0:
+			if !since.IsZero() {
+				g.idle = max(g.idle, time.Since(since))
+			}
+			delete(g.since, name)
+		case since.IsZero():
+			g.since[name] = time.Now()
+		}
+	}
+}
+
+func (g *group) all() []*player {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var all []*player
+	for _, p := range g.members {
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b *player) int { return slices.Compare([]byte(a.id), []byte(b.id)) })
+	return all
+}
+
+func (g *group) has(id string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.members[id] != nil
+}
+
+func (g *group) record(name string) *memory.Decider {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.records[name] == nil {
+		g.records[name] = memory.NewDecider()
+	}
+	return g.records[name]
+}
+
+// store is a Store of the group's records for one who is no member. Fault, if not nil, has what
+// happens to its calls.
+func (g *group) store(fault func(name string, op memory.Op) memory.Fault) func(string) (leaderelection.RaceDecider, error) {
+	return func(name string) (leaderelection.RaceDecider, error) {
+		d := g.record(name).Handle()
+		if fault != nil {
+			d.Inject(func(op memory.Op) memory.Fault { return fault(name, op) })
+		}
+		if g.polled {
+			return d.Polled(), nil
+		}
+		return d, nil
+	}
+}
+
+// operator is one of g's group.
+func (g *group) operator() Operator { return Operator{Store: g.store(nil)} }
+
+// observe starts an observer, and returns what ends it.
+func (g *group) observe(w WatchConfig, cb func(*Assignment)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	watched := make(chan error, 1)
+	go func() { watched <- w.Watch(ctx, func(_ context.Context, a *Assignment) { cb(a) }) }()
+	return func() {
+		cancel()
+		if err := <-watched; !errors.Is(err, context.Canceled) {
+			g.t.Error(err)
+		}
+	}
+}
+
+// put puts an assignment on record, and a coordinator's record that names a version.
+func (g *group) put(version, named leaderelection.ElectionNumber) {
+	a := gives(version, 1, placed{0, uint64(version), false})
+	a.id = "id"
+	e, err := a.entry(MaxAssignment)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.record(assignmentName).Replace(e)
+	g.record(coordinatorName).Replace(&leaderelection.RaceEntry{
+		LeaderID: "a#1", ElectionNumber: 1, Extension: uint64(time.Now().Unix()), TermLength: T, TermExpiry: time.Now().Add(time.Hour),
+		ConnectionParams: fmt.Appendf(nil, `{"form":"coordinator/1","version":%d}`, named),
+	})
+}
+
 // counts are how many shards each member may act on.
 func (g *group) counts() map[string]int {
 	n := map[string]int{}
@@ -292,18 +374,6 @@ func (g *group) settles(shards int, within time.Duration) time.Duration {
 	}
 }
 
-// both runs a test on stores that push, and on such that must be asked.
-func both(t *testing.T, f func(g *group)) {
-	for _, polled := range []bool{false, true} {
-		t.Run(fmt.Sprintf("polled=%v", polled), func(t *testing.T) {
-			play(t, func(g *group) {
-				g.polled = polled
-				f(g)
-			})
-		})
-	}
-}
-
 // moved returns how many shards have moved since it was called last.
 func (g *group) moved() int {
 	g.mu.Lock()
@@ -320,6 +390,12 @@ func (g *group) hide(p *player) {
 	delete(g.members, p.id)
 }
 
+func (g *group) show(p *player) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.members[p.id] = p
+}
+
 // dies is the end of a member's process: nothing of it is heard, and nothing that it has is acted on.
 func (g *group) dies(p *player) {
 	p.cut()
@@ -332,8 +408,106 @@ func (g *group) dies(p *player) {
 	}
 }
 
-func (g *group) show(p *player) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.members[p.id] = p
+// bury has those leave that were cut off for good. They do as if they were back, for a while.
+func (g *group) bury() {
+	for _, p := range g.zombies {
+		p.heal()
+		if err := p.member.Leave(context.Background()); err != nil {
+			g.t.Error(err)
+		}
+	}
+	g.zombies = nil
+}
+
+// stopAll has all members leave, and waits for a term.
+func (g *group) stopAll() {
+	for _, p := range g.all() {
+		p.leave()
+	}
+	time.Sleep(T)
+}
+
+// suffering has a member's calls for one record, or for all if it is "", suffer what f says.
+func suffering(record string, f memory.Faults) func(*Config) {
+	return func(c *Config) {
+		store := c.Store
+		c.Store = func(name string) (leaderelection.RaceDecider, error) {
+			d, err := store(name)
+			if name == record || record == "" {
+				d.(interface{ Inject(memory.Faults) }).Inject(f)
+			}
+			return d, err
+		}
+	}
+}
+
+// laggard is a store whose reads may lag behind, as those of a replica.
+type laggard struct {
+	leaderelection.RaceDecider
+	lags *atomic.Bool
+
+	mu  sync.Mutex
+	old *leaderelection.RaceEntry
+}
+
+func (l *laggard) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	e, err := l.RaceDecider.ReadCurrent(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err != nil:
+		return nil, err
+	case !l.lags.Load():
+		l.old = nil
+	case l.old == nil:
+		l.old = e.Clone()
+	default:
+		return l.old.Clone(), nil
+	}
+	return e, nil
+}
+
+// pushing is one that pushes.
+type pushing struct {
+	laggard
+	leaderelection.ChangeFeed
+}
+
+// Inject is the store's own, for tests that wrap what they are given.
+func (p *pushing) Inject(f memory.Faults) { p.ChangeFeed.(*memory.Decider).Inject(f) }
+
+// said is what was logged.
+type said struct{ logtest.Log }
+
+func (s *said) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
+
+// log has a member log here.
+func (s *said) log(c *Config) { c.Logger = s.logger() }
+
+// has reports whether one line has all of these.
+func (s *said) has(parts ...string) bool {
+	for line := range strings.Lines(s.String()) {
+		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// wants fails unless each of these words was logged once since the last call.
+func (s *said) wants(t *testing.T, words ...string) {
+	t.Helper()
+	text := s.Take()
+	for _, w := range words {
+		if n := strings.Count(text, w); n != 1 {
+			t.Errorf("%q was logged %d times, want once:\n%s", w, n, text)
+		}
+	}
+}
+
+func names(p *player) (names []string) {
+	for _, o := range p.member.Owned() {
+		names = append(names, o.Name())
+	}
+	return names
 }

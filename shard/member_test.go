@@ -3,10 +3,17 @@
 package shard
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +21,111 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
+
+// A wrong Config is refused with all its faults, and nothing is asked of the store.
+func TestBadInput(t *testing.T) {
+	one := memory.NewDecider()
+	records := map[string]*memory.Decider{}
+	good := func() Config {
+		return Config{
+			MemberID: "a", Shards: Numbered(3), OnOwned: func(context.Context, *Owned) error { return nil },
+			Store: func(name string) (leaderelection.RaceDecider, error) {
+				if records[name] == nil {
+					records[name] = memory.NewDecider()
+					records[name].Inject(func(memory.Op) memory.Fault {
+						t.Error("the store is asked")
+						return memory.Fault{}
+					})
+				}
+				return records[name], nil
+			},
+		}
+	}
+	long := strings.Repeat("x", maxName+1)
+	for name, c := range map[string]struct {
+		change func(*Config)
+		says   string
+	}{
+		"no store":   {func(c *Config) { c.Store = nil }, "Store is nil"},
+		"no decider": {func(c *Config) { c.Store = func(string) (leaderelection.RaceDecider, error) { return nil, nil } }, "no decider"},
+		"a failure": {func(c *Config) {
+			c.Store = func(string) (leaderelection.RaceDecider, error) { return nil, errors.New("no bucket") }
+		}, "no bucket"},
+		"one decider":  {func(c *Config) { c.Store = func(string) (leaderelection.RaceDecider, error) { return one, nil } }, "same decider"},
+		"no name":      {func(c *Config) { c.MemberID = "" }, "MemberID is empty"},
+		"long name":    {func(c *Config) { c.MemberID = long }, "257 bytes"},
+		"no shards":    {func(c *Config) { c.Shards = Shards{} }, "no Shards"},
+		"twice":        {func(c *Config) { c.Shards = Named("x", "y", "x") }, `"x" is there twice`},
+		"empty":        {func(c *Config) { c.Shards = Named("x", "") }, "is empty"},
+		"long":         {func(c *Config) { c.Shards = Named(long) }, "257 bytes"},
+		"too many":     {func(c *Config) { c.Shards = Numbered(MaxShards + 1) }, "more than a group may have"},
+		"negative":     {func(c *Config) { c.Shards = Numbered(-1) }, "cannot be"},
+		"no unit":      {func(c *Config) { c.DrainTimeout = 30 }, "DrainTimeout is 30ns: a bare number"},
+		"no OnOwned":   {func(c *Config) { c.OnOwned = nil }, "OnOwned is nil"},
+		"weight":       {func(c *Config) { c.Weight = -1 }, "Weight is -1"},
+		"term":         {func(c *Config) { c.TermLength = 5 }, "TermLength is 5ns"},
+		"skew":         {func(c *Config) { c.MaxClockSkew = time.Hour }, "must be at least twice MaxClockSkew"},
+		"not the room": {func(c *Config) { c.Shards = Named(random(3000, 200)...) }, "a record has room for"},
+	} {
+		cfg := good()
+		c.change(&cfg)
+		cfg.ClockPolicy = 9 // which the election refuses: the error names all faults
+		if _, err := cfg.Start(t.Context()); !errors.Is(err, leaderelection.ErrConfig) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "ClockPolicy is 9") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// random returns n names that no compression makes shorter.
+func random(n, length int) []string {
+	rng := rand.New(rand.NewPCG(1, 5))
+	names := make([]string, n)
+	for i := range names {
+		b := make([]byte, length)
+		for k := range b {
+			b[k] = byte(' ' + rng.IntN(94))
+		}
+		names[i] = string(b)
+	}
+	return names
+}
+
+// Shards that do not fit are refused by Start, which says how many would: nine tenths of
+// those do, and eleven tenths do not.
+func TestHowManyShardsFit(t *testing.T) {
+	names := random(1200, 200)
+	for name, c := range map[string]struct {
+		shards func(n int) Shards
+		n, max int
+	}{
+		"names":   {func(n int) Shards { return Named(names[:n]...) }, len(names), 0},
+		"numbers": {Numbered, 6000, 8 << 10},
+	} {
+		start := func(n int) error {
+			m, err := Config{MemberID: "a", Shards: c.shards(n), MaxAssignment: c.max, Store: good, OnOwned: func(context.Context, *Owned) error { return nil }}.Start(t.Context())
+			if err == nil {
+				err = m.Leave(t.Context())
+			}
+			return err
+		}
+		err := start(c.n)
+		found := regexp.MustCompile(`about (\d+) of them would fit`).FindStringSubmatch(fmt.Sprint(err))
+		if !errors.Is(err, ErrTooLarge) || found == nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		fit, _ := strconv.Atoi(found[1])
+		if few, many := start(fit*9/10), start(fit*11/10); few != nil || !errors.Is(many, ErrTooLarge) || fit < c.n/10 {
+			t.Errorf("%s: of %d fit %d, it says; 9/10 of these: %v; 11/10: %v", name, c.n, fit, few, many)
+		}
+	}
+	if _, err := (Config{MaxAssignment: MaxAssignment + 1}).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "MaxAssignment is 184321") {
+		t.Error(err)
+	}
+	if _, err := Numbered(-1).Size(3); err == nil {
+		t.Error("-1 shards have a size")
+	}
+}
 
 // A seat is free that is vacant, or over by MaxClockSkew; of one that is not compared with
 // clocks nobody can tell.
@@ -61,45 +173,6 @@ func TestSeatsThatCannotBe(t *testing.T) {
 	}
 }
 
-// Owned has what may be acted on now, in the order of the shards.
-func TestOwnedIsWhatMayBeActedOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, read := seated(t)
-		places := make([]placed, 12)
-		for i := range places {
-			places[i] = placed{0, 5, false}
-		}
-		read(of(1, Numbered(12), places...))
-		for i, o := range s.m.Owned() {
-			if o.Name() != strconv.Itoa(i) {
-				t.Errorf("shard %s is the %d.", o.Name(), i)
-			}
-		}
-		if o := s.m.Owned()[0]; !o.Get().Equal(s.view.Get()) {
-			t.Errorf("owned until %v", o.Get())
-		}
-		o := s.m.Owned()[0]
-		time.Sleep(2 * time.Hour) // the view is over, and the session has not noticed
-		if was, may := s.m.Shard("0"); was == nil || may {
-			t.Errorf("Shard says %v of %v, whose view is over", may, was)
-		}
-		s.end()
-		if n := len(s.m.Owned()); n != 0 || o.ValueInFuture() || !o.Get().IsZero() {
-			t.Errorf("%d are owned when the view is over", n)
-		}
-	})
-}
-
-// Two members under one name are two members.
-func TestTwoOfOneName(t *testing.T) {
-	play(t, func(g *group) {
-		for _, id := range []string{"a", "b"} {
-			g.join(id, func(c *Config) { c.MemberID = "same" })
-		}
-		g.settles(12, 2*T)
-	})
-}
-
 // Members that start at once, and so want the same seat, find another each, without waiting.
 func TestSeatsAreTaken(t *testing.T) {
 	both(t, func(g *group) {
@@ -141,31 +214,310 @@ func TestSeatThatIsExtendedAfterAll(t *testing.T) {
 	})
 }
 
-// What was asked for and is freed with nobody to have it is not asked for any more.
-func TestRule03FreedOfNobody(t *testing.T) {
-	d := newDesk(t, 4)
-	d.sits(0, 1, 0, nil)
-	d.next()
-	d.sits(1, 1, 0, nil)
-	d.next() // two of them are asked for
-	d.vacant(0, 1)
-	d.vacant(1, 1)
-	d.next()
-	for i, p := range d.a.places {
-		if p.session != none || p.releasing || p.token != 1 {
-			t.Errorf("shard %d: %+v", i, p)
+// Members that share a MemberID never own a shard at once, and both have their part: the
+// judge sees to the first.
+func TestOneMemberIDTwice(t *testing.T) {
+	both(t, func(g *group) {
+		a := g.with("a")
+		b := g.join("b", func(c *Config) { c.MemberID = "a" })
+		g.settles(12, 2*time.Minute)
+		if x, y := a.member.Session(), b.member.Session(); x == y || x == (SessionID{}) || y == (SessionID{}) {
+			t.Errorf("sessions %v and %v", x, y)
+		}
+		g.without(b, 5*T)
+	})
+}
+
+// Two processes with one MemberID are reported, even if the program has no Logger: then by the
+// default one, which is told what is wrong and nothing else.
+func TestOneMemberIDTwiceIsLogged(t *testing.T) {
+	var own, others said
+	old := slog.Default()
+	slog.SetDefault(others.logger())
+	defer slog.SetDefault(old)
+	play(t, func(g *group) {
+		g.with("a", own.log)
+		if text := own.String(); strings.Contains(text, "stopped") || strings.Contains(text, "given up") {
+			t.Errorf("Start tells of a campaign that was tried only:\n%s", text)
+		}
+		g.join("b", func(c *Config) { c.MemberID, c.Logger = "a", nil })
+		g.settles(12, 2*time.Minute)
+		time.Sleep(2 * T)
+		if !own.has("several processes have one MemberID", "[a]") {
+			t.Errorf("logged:\n%s", &own)
+		}
+		if text := others.String(); strings.Contains(text, "level=INFO") {
+			t.Errorf("without a Logger:\n%s", text)
+		}
+		g.all()[0].leave() // who coordinates
+		time.Sleep(4 * T)
+		g.join("c", func(c *Config) { c.MemberID, c.Logger = "a", nil })
+		time.Sleep(4 * T)
+		if !others.has("level=WARN", "several processes have one MemberID") {
+			t.Errorf("without a Logger:\n%s", &others)
+		}
+	})
+}
+
+// Shards that find no room stay without an owner, and the coordinator says how many.
+func TestCapacityTooSmall(t *testing.T) {
+	play(t, func(g *group) {
+		var said said
+		small := func(c *Config) { c.Capacity, c.Logger = 4, said.logger() }
+		g.join("a", small)
+		g.join("b", small)
+		time.Sleep(time.Minute)
+		if n := g.counts(); n["a"] != 4 || n["b"] != 4 {
+			t.Errorf("of 12 shards, with room for 8: %v", n)
+		}
+		if !said.has("find no member with room", "shards=4") {
+			t.Errorf("it was not said that 4 shards find no room:\n%s", &said)
+		}
+		g.with("c", small)
+		if !said.has("every shard finds a member with room again") || said.has("find no member with room", "shards=0") {
+			t.Errorf("it was not said that all shards find room again:\n%s", &said)
+		}
+	})
+}
+
+// As many shards by other names are others, too: both sides are named. It is said once, and
+// again when another coordinator has others still.
+func TestMembersThatDisagreeOnNames(t *testing.T) {
+	play(t, func(g *group) {
+		var b, c said
+		with := func(said *said, names ...string) func(*Config) {
+			return func(c *Config) { c.Shards, c.Logger = Named(names...), said.logger() }
+		}
+		a := g.join("a", with(new(said), "x", "y", "z"))
+		g.settles(3, time.Minute)
+		g.join("b", with(&b, "x", "v", "w"))
+		g.settles(3, time.Minute)
+		time.Sleep(4 * T)
+		if n := strings.Count(b.String(), "are not this member's"); n != 1 || !b.has("are not this member's", "shards=3", "own=3", `missing="\"v\", \"w\""`, `unknown="\"y\", \"z\""`) {
+			t.Errorf("it was said %d times that the members disagree:\n%s", n, &b)
+		}
+		a.leave()
+		g.settles(3, 2*T)
+		g.join("c", with(&c, "x", "v", "q"))
+		g.settles(3, time.Minute)
+		if !c.has("are not this member's", `missing="\"q\""`, `unknown="\"w\""`) {
+			t.Errorf("it was not said that the members disagree:\n%s", &c)
+		}
+	})
+}
+
+// While the group gets rid of shards that its members have not, they agree.
+func TestMembersThatAgree(t *testing.T) {
+	play(t, func(g *group) {
+		var said said
+		is := func(names ...string) func(*Config) {
+			return func(c *Config) { c.Shards, c.Logger = Named(names...), said.logger() }
+		}
+		a := g.join("a", is("u", "v", "w", "x"))
+		g.settles(4, time.Minute)
+		b := g.join("b", is("y", "z"))
+		g.settles(4, time.Minute)
+		b.linger.Store(int64(T))
+		a.leave() // b coordinates, and has two that are to go
+		time.Sleep(time.Second)
+		if now := b.member.Assignment(); now.Len() != 4 {
+			t.Errorf("there are %+v", now)
+		}
+		c := g.join("c", is("y", "z"))
+		time.Sleep(time.Second)
+		if now := c.member.Assignment(); now == nil || now.Len() != 4 || said.has("id=c ", "are not this member's") {
+			t.Errorf("c knows %+v, and says\n%s", now, &said)
+		}
+		b.linger.Store(0)
+		g.settles(2, 2*T)
+	})
+}
+
+// What differs is told by names, and whether what the group has too many of is about to go.
+func TestDiffers(t *testing.T) {
+	a := of(1, Named("a", "b", "c", "d"), placed{0, 1, false}, placed{0, 1, true}, placed{none, 1, false}, placed{0, 1, false})
+	for name, c := range map[string]struct {
+		a                *assignment
+		want             Shards
+		missing, unknown string
+		going            bool
+	}{
+		"the same": {a, Named("a", "b", "c", "d"), "", "", true},
+		"about to": {a, Named("a", "d"), "", `"b", "c"`, true},
+		"one less": {a, Named("a", "b", "c"), "", `"d"`, false},
+		"more":     {a, Named("a", "b", "c", "d", "e"), `"e"`, "", true},
+		"others":   {a, Named("x", "y", "d"), `"x", "y"`, `"a", "b", "c"`, false},
+		"many":     {a, Numbered(9), `"0", "1", "2" and 6 more`, `"a", "b", "c" and 1 more`, false},
+		"forms":    {of(1, Numbered(2), placed{0, 1, false}, placed{0, 1, false}), Named("0", "1"), "", "", true},
+	} {
+		if missing, unknown, going := c.a.differs(c.want); missing != c.missing || unknown != c.unknown || going != c.going {
+			t.Errorf("%s: missing %s, unknown %s, %v", name, missing, unknown, going)
 		}
 	}
 }
 
-// A session that seems to be over, and owns nothing, is named by no new assignment.
-func TestLapsedSessionsAreNotNamed(t *testing.T) {
-	d := newDesk(t, 4)
-	d.sits(0, 1, 0, nil)
-	d.next()
-	d.sits(1, 1, 0, nil)
-	d.lapses(1)
-	if d.next() {
-		t.Errorf("named are %+v", d.a.sessions)
+// A KeyName is that of a shard only if there are so many. (TestOperatorWrites: to operators too.)
+func TestKeyName(t *testing.T) {
+	if name := KeyName("customer 3", 1); name != "0/1" {
+		t.Errorf("KeyName is %q", name)
 	}
+	m := &Member{owned: map[string]*Owned{"1": {name: "1", of: 4}, "a": {name: "a"}, "b/0": {name: "b/0"}}}
+	for name, want := range map[string]bool{"1": true, "1/4": true, "1/5": false, "1/": false, "1/4/4": false, "01/4": false, "a": true, "a/0": false, "b/0": true, "b": false} {
+		if o, _ := m.Shard(name); (o != nil) != want {
+			t.Errorf("a member's shard %q: %v", name, o)
+		}
+	}
+	for name, want := range map[string]int{
+		"0": 0, "1": 1, "11": 11, "1/12": 1, "1/5": none, "12/12": none, "1/12/12": none, "/12": none,
+		"01": none, "+1": none, "-0": none, "12": none, "-1": none, "": none, "1 ": none, "١": none, // though some are the same numbers
+	} {
+		if i := Numbered(12).index(name); i != want {
+			t.Errorf("shard %q of 12 is %d, want %d", name, i, want)
+		}
+	}
+	a := of(7, Numbered(2), placed{0, 1, false}, placed{0, 1, false})
+	a.failures = map[string][]failure{"1": {{Member: "a", Count: 1, Until: time.Now()}}}
+	if known := a.public(); len(known.Failures("1/2")) != 1 || len(known.Failures("1")) != 1 || len(known.Failures("1/3")) != 0 {
+		t.Errorf("failures %v, by the bare name %v", known.Failures("1/2"), known.Failures("1"))
+	}
+}
+
+// A record that is not this group's, or no assignment that can be, is refused, and says why.
+func TestForeignAssignments(t *testing.T) {
+	good := `{"form":"shards/1","numbered":1,"sessions":[{"seat":0,"number":1,"member":"a"}],"places":[[0,1]]}`
+	entry := func(text string) *leaderelection.RaceEntry {
+		return &leaderelection.RaceEntry{ElectionNumber: 3, Incarnation: "id", ConnectionParams: []byte(text)}
+	}
+	if a, err := readAssignment(entry(good)); err != nil || a.version != 3 || a.places[0] != (placed{0, 1, false}) {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	led := entry(good)
+	led.LeaderID = "x"
+	edit := func(old, new string) *leaderelection.RaceEntry { return entry(strings.Replace(good, old, new, 1)) }
+	for says, e := range map[string]*leaderelection.RaceEntry{
+		`which "x" leads`:        led,
+		`its form is "shards/2"`: edit("shards/1", "shards/2"),
+		`unknown field "more"`:   edit(`"places"`, `"more":1,"places"`),
+		"of session 1 of 1":      edit("[0,1]", "[1,1]"),
+		"of session -2 of 1":     edit("[0,1]", "[-2,1]"),
+		"places 1 shards of 2":   edit(`"numbered":1`, `"numbered":2`),
+		"impossible place":       edit("[0,1]", "[0,0]"),
+		"is not a place":         edit("[0,1]", "[0,1,2]"),
+		"is there twice":         edit(`"sessions":[`, `"sessions":[{"seat":0,"number":1,"member":"b"},`),
+		"cannot be understood":   entry("\x1f\x8bnothing"),
+	} {
+		if _, err := readAssignment(e); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+}
+
+// A change is made to a copy: who holds the assignment before sees nothing of it.
+func TestClonesShareNothing(t *testing.T) {
+	a := of(1, Numbered(1), placed{0, 1, false})
+	a.pins, a.drained = map[string]string{"0": "a"}, []string{"x"}
+	b := a.clone()
+	b.sessions[0].Member, b.places[0].token, b.drained[0], b.pins["0"] = "b", 2, "y", "b"
+	if a.sessions[0].Member != "a" || a.places[0].token != 1 || a.drained[0] != "x" || a.pins["0"] != "a" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// tenants is a list of shards that changes.
+type tenants struct {
+	mu    sync.Mutex
+	names []string
+	err   error
+	hang  chan struct{}
+	asked int
+	now   int
+	most  int
+}
+
+func (l *tenants) list(context.Context) ([]string, error) {
+	l.mu.Lock()
+	l.asked++
+	l.now++
+	l.most = max(l.most, l.now)
+	names, err, hang := slices.Clone(l.names), l.err, l.hang
+	l.mu.Unlock()
+	if hang != nil {
+		<-hang // and takes no notice of its ctx
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now--
+	return names, err
+}
+
+func (l *tenants) set(err error, names ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.names, l.err = names, err
+}
+
+// Shards that a function lists come and go without a restart. While it fails, or lists none, they
+// stay as they are.
+func TestListedShards(t *testing.T) {
+	both(t, func(g *group) {
+		l := &tenants{err: errors.New("the database is away")}
+		for _, id := range []string{"a", "b", "c"} {
+			g.join(id, func(c *Config) { c.Shards = Listed(l.list) })
+		}
+		time.Sleep(2 * T)
+		if n := g.counts(); len(n) > 3 || n["a"]+n["b"]+n["c"] != 0 {
+			g.t.Errorf("%v before anything was listed", n)
+		}
+		l.set(nil, "blue", "red", "green", "white")
+		g.settles(4, time.Minute)
+		l.set(nil, "blue", "red", "green", "white", "new", "newer")
+		g.settles(6, time.Minute)
+		blue, _ := g.all()[0].member.Assignment().Owner("blue")
+		l.set(nil, "blue", "newer", "new")
+		g.settles(3, time.Minute)
+		for _, c := range []struct {
+			err   error
+			names []string
+		}{{errors.New("away again"), nil}, {nil, nil}, {nil, []string{"blue", "blue"}}} {
+			l.set(c.err, c.names...)
+			time.Sleep(3 * T)
+			g.settles(3, time.Second)
+		}
+		if o, _ := g.all()[0].member.Assignment().Owner("blue"); o.Token != blue.Token {
+			g.t.Errorf("%+v owns what was listed all the time, and before %+v", o, blue)
+		}
+		l.set(nil, "blue", "newer", "new")
+		l.mu.Lock()
+		before := l.asked
+		l.mu.Unlock()
+		time.Sleep(10 * T)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if n := l.asked - before; n < 8 || n > 12 {
+			g.t.Errorf("asked %d times in ten terms", n)
+		}
+	})
+}
+
+// A list that hangs is called by nobody again, keeps nobody from leaving, and moves nothing.
+func TestListThatHangs(t *testing.T) {
+	play(t, func(g *group) {
+		l := &tenants{names: []string{"blue", "red"}}
+		g.join("a", func(c *Config) { c.Shards = Listed(l.list) })
+		g.settles(2, time.Minute)
+		hang := make(chan struct{})
+		l.mu.Lock()
+		l.hang = hang
+		l.mu.Unlock()
+		time.Sleep(10 * T)
+		g.settles(2, time.Second)
+		g.all()[0].leave()
+		l.mu.Lock()
+		if l.most != 1 || l.now != 1 {
+			t.Errorf("%d calls at once", l.most)
+		}
+		l.mu.Unlock()
+		close(hang)
+		time.Sleep(time.Second)
+	})
 }

@@ -1,10 +1,16 @@
 package shard
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/c8e606e4/leaderelection"
 )
 
 // draw makes a group: members of equal weight, some shards owned by them.
@@ -214,5 +220,136 @@ func BenchmarkPlan(b *testing.B) {
 	members, shards := draw(rand.New(rand.NewPCG(1, 4)), 10, 10000)
 	for b.Loop() {
 		plan(members, shards)
+	}
+}
+
+// The same key is of the same shard for ever, in every language; when one shard more is
+// there, keys move only to that; and all get about as many.
+func TestForKey(t *testing.T) {
+	of := []int{1, 2, 64, 1000, 2147483647}
+	for key, want := range map[string][]int{
+		"":           {0, 0, 27, 978, 2078399900},
+		"a":          {0, 1, 57, 572, 993672499},
+		"customer-1": {0, 0, 33, 115, 1034394593},
+		"customer-2": {0, 0, 5, 251, 184804495},
+		"Zürich":     {0, 0, 13, 424, 620083050},
+	} {
+		for i, n := range of {
+			if got := ForKey(key, n); got != want[i] {
+				t.Errorf("ForKey(%q, %d) = %d, want %d", key, n, got, want[i])
+			}
+		}
+	}
+	for n := 1; n < 40; n++ {
+		counts, moved := make([]int, n+1), 0
+		for k := range 4000 {
+			key := fmt.Sprint("customer-", k)
+			a, b := ForKey(key, n), ForKey(key, n+1)
+			if counts[b]++; a != b {
+				if moved++; b != n {
+					t.Fatalf("%s moves from %d to %d when shard %d comes", key, a, b, n)
+				}
+			}
+		}
+		if want := 4000 / (n + 1); slices.Min(counts) < want*6/10 || slices.Max(counts) > want*14/10 {
+			t.Errorf("%d shards: %v", n+1, counts)
+		}
+	}
+}
+
+// FuzzAssignment reads assignments of any bytes. What can be read is written, and read, as the same.
+func FuzzAssignment(f *testing.F) {
+	full := &assignment{
+		version: 7, id: "id", shards: Named("a", "b"), retired: 9, pins: map[string]string{"b": "m"}, drained: []string{"n"},
+		sessions: []session{{SessionID: SessionID{0, 3}, Member: "m"}, {SessionID: SessionID{4, 1}, Member: "n"}},
+		places:   []placed{{0, 5, true}, {none, 1, false}},
+	}
+	for _, a := range []*assignment{full, {version: 1, id: "id", shards: Numbered(3000), places: make([]placed, 3000)}} {
+		for i := range a.places {
+			if len(a.sessions) == 0 {
+				a.places[i].session = none
+			}
+		}
+		e, err := a.entry(maxText)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(e.ConnectionParams, true)
+	}
+	f.Add([]byte(`{"form":"shards/9"}`), true)
+	f.Add([]byte{0x1f, 0x8b, 8}, true)
+	f.Add([]byte(`{"form":"`+assignmentForm+`","numbered":1,"places":[[-1,0,1]]}`), false)
+	for _, place := range []string{"[]", "[1]", "[0,1]", "[-1,-1]", "[-1,9223372036854775808]", "[-1,0,1,1]"} {
+		f.Add([]byte(`{"form":"`+assignmentForm+`","numbered":1,"places":[`+place+`]}`), true)
+	}
+	f.Fuzz(func(t *testing.T, text []byte, packed bool) {
+		if !packed { // so that the fuzzer need not learn gzip
+			var b bytes.Buffer
+			z := gzip.NewWriter(&b)
+			_, _ = z.Write(text)
+			_ = z.Close()
+			text = b.Bytes()
+		}
+		a, err := readAssignment(&leaderelection.RaceEntry{ElectionNumber: 7, Incarnation: "id", ConnectionParams: text})
+		if err != nil {
+			if !errors.Is(err, ErrForeign) || a != nil {
+				t.Fatalf("%v, %v", a, err)
+			}
+			return
+		}
+		for _, p := range a.places {
+			if p.session < none || p.session >= len(a.sessions) {
+				t.Fatalf("of session %d of %d", p.session, len(a.sessions))
+			}
+		}
+		if a.public() == nil || !a.clone().same(a) {
+			t.Fatalf("%+v is not the same as its copy", a)
+		}
+		e, err := a.entry(maxText)
+		if err != nil {
+			t.Fatalf("it was read, and cannot be written: %v", err)
+		}
+		again, err := readAssignment(e)
+		if err != nil {
+			t.Fatalf("it was written, and cannot be read: %v", err)
+		}
+		if !again.same(a) {
+			t.Fatalf("%+v is read again as %+v", a, again)
+		}
+	})
+}
+
+// FuzzSeat reads seats of any bytes.
+func FuzzSeat(f *testing.F) {
+	m := &Member{cfg: Config{MemberID: "m", Zone: "z", Capacity: 3}.withDefaults()}
+	info := m.info()
+	info.LetGo, info.Failed = map[string]uint64{"a": 5}, map[string]string{"a": "why"}
+	text, err := json.Marshal(info)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte(`{"form":"x"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := readSeat(&leaderelection.RaceEntry{LeaderID: "m#1", ElectionNumber: 1, ConnectionParams: text})
+		if err != nil && !errors.Is(err, ErrForeign) || err == nil && (s.Member == "" || s.Weight < 1 || s.Capacity < 0) {
+			t.Fatalf("%+v, %v", s, err)
+		}
+	})
+}
+
+// Zero values answer, and own nothing.
+func TestZeroValues(t *testing.T) {
+	for _, a := range []*Assignment{nil, {}} {
+		if owner, is := a.Owner("1"); a.Version() != 0 || a.Len() != 0 || a.Of() != 0 || is || owner.Member != "" || len(a.Members())+len(a.Pins())+len(a.Drained())+len(a.Failures("1")) != 0 {
+			t.Errorf("%+v", a)
+		}
+		if unowned, moving, failing := a.Totals(); unowned+moving+failing != 0 {
+			t.Errorf("%d unowned, %d moving, %d failing", unowned, moving, failing)
+		}
+	}
+	var o Owned
+	if o.ValueInFuture() || !o.Get().IsZero() || o.ElectionNumber() != 0 || o.Name() != "" || o.Context().Err() == nil || o.Clock() == nil || o.Of() != 0 {
+		t.Errorf("%+v", o.Name())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,8 +45,7 @@ type sitting struct {
 	live       context.Context   // lasts until the session has ended; ctx ends when it should end
 	die        context.CancelFunc
 	floor      map[string]uint64 // the greatest token of each shard that was let go
-	background chan struct{}     // a helper goroutine has ended
-	helpers    int
+	helpers    sync.WaitGroup
 }
 
 // lookTerms is after how many terms the assignment is read although no news has come: a store that
@@ -63,7 +63,7 @@ func newSession(m *Member, campaign *leaderelection.Campaign, seat int, ctx cont
 	return &sitting{
 		live: live, die: die, said: said,
 		m: m, campaign: campaign, tell: campaign.Announce, id: SessionID{seat, view.ElectionNumber()}, ctx: ctx, view: view,
-		look: make(chan struct{}, 1), emptied: make(chan struct{}, 1), reads: make(chan reading, 1), background: make(chan struct{}),
+		look: make(chan struct{}, 1), emptied: make(chan struct{}, 1), reads: make(chan reading, 1),
 		owned: map[int]*Owned{}, letGo: map[string]uint64{}, unsaid: map[string]uint64{}, failed: map[string]string{}, floor: map[string]uint64{},
 	}
 }
@@ -85,7 +85,7 @@ func (s *sitting) run() {
 	}
 	s.help(s.follow)
 	s.help(s.coordinate)
-	s.wake()
+	nudge(s.look)
 	timer := time.NewTimer(math.MaxInt64)
 	defer timer.Stop()
 	asked := s.ctx.Done()
@@ -144,9 +144,9 @@ func (s *sitting) cause() error {
 
 // help runs f in a goroutine, until the session ends.
 func (s *sitting) help(f func()) {
-	s.helpers++
+	s.helpers.Add(1)
 	go func() {
-		defer func() { s.background <- struct{}{} }()
+		defer s.helpers.Done()
 		f()
 	}()
 }
@@ -163,9 +163,7 @@ func (s *sitting) end() {
 		delete(s.owned, i)
 		s.drop(o, cause)
 	}
-	for ; s.helpers > 0; s.helpers-- {
-		<-s.background
-	}
+	s.helpers.Wait()
 	if len(s.m.calls) > 0 {
 		s.m.log(slog.LevelWarn, "the session has ended, and OnOwned has not returned", "shards", slices.Sorted(maps.Keys(s.m.calls)))
 	}
@@ -176,14 +174,7 @@ func (s *sitting) end() {
 func (s *sitting) hear(version leaderelection.ElectionNumber) {
 	for told := s.told.Load(); uint64(version) > told && !s.told.CompareAndSwap(told, uint64(version)); told = s.told.Load() {
 	}
-	s.wake()
-}
-
-func (s *sitting) wake() {
-	select {
-	case s.look <- struct{}{}:
-	default:
-	}
+	nudge(s.look)
 }
 
 // follow wakes the session when the assignment may have changed, on a store that pushes. On other
@@ -349,7 +340,7 @@ func (s *sitting) apply(a *assignment) {
 func (s *sitting) own(i int, a *assignment) {
 	name, token := a.shards.Name(i), a.places[i].token
 	ctx, cancel := context.WithCancelCause(s.ctx)
-	o := &Owned{name: name, of: a.shards.numbered, token: token, session: s.id, view: s.view, index: i, cancel: cancel, emptied: s.lookAround}
+	o := &Owned{name: name, of: a.shards.numbered, token: token, session: s.id, view: s.view, index: i, cancel: cancel, emptied: func() { nudge(s.emptied) }}
 	o.ctx = WithOwned(ctx, o)
 	s.owned[i] = o
 	s.m.mu.Lock()
@@ -375,14 +366,6 @@ func (s *sitting) own(i int, a *assignment) {
 
 // errGoexit is the error of an OnOwned that has ended its goroutine.
 var errGoexit = errors.New("OnOwned ended its goroutine instead of returning")
-
-// lookAround has the session settle its shards.
-func (s *sitting) lookAround() {
-	select {
-	case s.emptied <- struct{}{}:
-	default:
-	}
-}
 
 // ask begins to let a shard go: it cancels the shard's ctx, and its callback and the requests that were
 // let in have DrainTimeout to return.

@@ -164,31 +164,66 @@ func TestJobsRunOnTheLeader(t *testing.T) {
 	})
 }
 
-// leads is a Candidate whose parts a test sets.
-type leads struct {
-	view   *viewtest.View
-	status le.Status
-	entry  le.RaceEntry
+func TestIsLeader(t *testing.T) {
+	c := viewtest.NewCandidate(nil)
+	e := legocron.NewElector(c)
+	for name, is := range map[string]struct {
+		status le.Status
+		over   bool
+		leader bool
+	}{
+		"leading":        {le.Leading, false, true},
+		"draining":       {le.Draining, false, false},
+		"after the view": {le.Leading, true, false},
+	} {
+		c.Lead(7, time.Now().Add(time.Hour))
+		if c.SetStatus(is.status); is.over {
+			c.SetEnd(time.Now())
+		}
+		if err := e.IsLeader(t.Context()); (err == nil) != is.leader || err != nil && !errors.Is(err, le.ErrNotLeading) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
-func (l *leads) View() *le.TimeView   { return l.view.TimeView }
-func (l *leads) Status() le.Status    { return l.status }
-func (l *leads) Leader() le.RaceEntry { return l.entry }
+// A scheduler whose jobs run on the leader.
+func ExampleNewElector() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	elected := make(chan struct{})
+	campaign, err := le.Config{
+		Decider:   memory.NewDecider(), // a real program uses a store that all can reach
+		LeaderID:  "worker-7",
+		OnElected: func(context.Context, *le.TimeView) { close(elected) },
+	}.Start(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(legocron.NewElector(campaign)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	billed := make(chan string, 1)
+	_, err = scheduler.NewJob(gocron.DurationJob(10*time.Millisecond), gocron.NewTask(func() {
+		view := campaign.View()
+		select { // before each act: if view.ValueInFuture() ...
+		case billed <- fmt.Sprint("billing with a fencing token: ", view.ElectionNumber() > 0):
+		default:
+		}
+	}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	scheduler.Start()
+	<-elected
+	fmt.Println(<-billed)
 
-func TestIsLeader(t *testing.T) {
-	l := &leads{view: viewtest.New(nil, 0), status: le.Leading}
-	e := legocron.NewElector(l)
-	l.view.Set(time.Now().Add(time.Hour))
-	if err := e.IsLeader(t.Context()); err != nil {
-		t.Error(err)
-	}
-	l.status = le.Draining
-	if err := e.IsLeader(t.Context()); !errors.Is(err, le.ErrNotLeading) {
-		t.Errorf("while draining: %v", err)
-	}
-	l.status = le.Leading
-	l.view.Set(time.Now().Add(-time.Second))
-	if err := e.IsLeader(t.Context()); !errors.Is(err, le.ErrNotLeading) {
-		t.Errorf("after the view: %v", err)
-	}
+	_ = scheduler.Shutdown()
+	cancel()
+	<-campaign.Done()
+	// Output:
+	// billing with a fencing token: true
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/c8e606e4/leaderelection/adapters/prefer"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -144,22 +145,15 @@ func TestAsksNoOtherLeader(t *testing.T) {
 		time.Sleep(term)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*term)
 		defer cancel()
-		_ = prefer.Over(ctx, stuck{c.Campaign, stale}, le.Config{Decider: d.Handle(), LeaderID: "b", Priority: 1, TermLength: term})
+		stuck := viewtest.NewCandidate(nil) // one that has learned nothing since
+		stuck.SetLeader(stale)
+		_ = prefer.Over(ctx, stuck, le.Config{Decider: d.Handle(), LeaderID: "b", Priority: 1, TermLength: term})
 		if e := d.Entry(); e.LeaderID != "c" || e.Successor != "" || c.elected.Load() != 1 {
 			t.Errorf("the record is %+v", e)
 		}
 		c.stop()
 	})
 }
-
-// stuck is a candidate that has learned nothing since.
-type stuck struct {
-	le.Candidate
-	leader le.RaceEntry
-}
-
-func (stuck) Status() le.Status      { return le.Following }
-func (s stuck) Leader() le.RaceEntry { return s.leader }
 
 // A candidate that cannot lead asks ever less often.
 func TestCannotLead(t *testing.T) {

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -177,5 +179,176 @@ func TestDocsFlags(t *testing.T) {
 	}
 	if counted < 40 {
 		t.Errorf("%d flags, commands and variables on all pages: are they still found?", counted)
+	}
+}
+
+// ownPages is the text of the README and of the pages in docs, in this directory.
+func ownPages(t *testing.T) string {
+	t.Helper()
+	files, err := filepath.Glob("docs/*.md")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%q, %v: are the pages still found?", files, err)
+	}
+	text := ""
+	for _, f := range append(files, "README.md") {
+		page, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(page)
+	}
+	return text
+}
+
+// readme finds a pattern in the README or its pages. The tests run what these tell people to
+// write down as it stands there, on another store.
+func readme(t *testing.T, pattern string) string {
+	t.Helper()
+	m := regexp.MustCompile(pattern).FindStringSubmatch(ownPages(t))
+	if m == nil {
+		t.Fatalf("neither README.md nor docs has %s", pattern)
+	}
+	return m[1]
+}
+
+// inCluster are the sidecar's arguments that need an API server, and permissions there. A test
+// without a cluster does without.
+const inCluster = "--endpoint-slice, app-leader, "
+
+// elsewhere replaces the store by a file, and what is to be run.
+func elsewhere(dir, command string, replace ...string) string {
+	command = regexp.MustCompile(`s3://\S*?eu-central-1`).ReplaceAllString(command, "file://"+filepath.Join(dir, "election.json"))
+	return strings.NewReplacer(replace...).Replace(command)
+}
+
+// testCrontab fires a line at the same time on three machines, and a little later on one:
+// the job is run once, and nothing is printed that cron would send by mail.
+func testCrontab(t *testing.T, line string) {
+	t.Helper()
+	dir := t.TempDir()
+	ran := filepath.Join(dir, "ran")
+	if strings.ContainsRune(line, '%') {
+		t.Errorf("to cron %% ends the line: %s", line)
+	}
+	self, err := exec.LookPath("leaderelect")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line = elsewhere(dir, line, "/usr/local/bin/leaderelect", self, "/usr/local/bin/job", "sh -c 'echo x >>"+ran+"'", "--hold 12h", "--hold 1h")
+	line = regexp.MustCompile(`--wait \S+`).ReplaceAllString(line, "--wait 1s") // who comes late ends at once, however late
+	if !strings.Contains(line, ran) || !strings.Contains(line, "--hold 1h") {
+		t.Fatalf("the line is %s", line)
+	}
+	codes := make(chan int)
+	start := func() {
+		cmd := exec.Command("/bin/sh", "-c", line)
+		cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "GORACE=" + os.Getenv("GORACE")} // cron's
+		if out, _ := cmd.CombinedOutput(); len(out) > 0 {                                        // the code says how it went
+			t.Errorf("printed %s", out)
+		}
+		codes <- cmd.ProcessState.ExitCode()
+	}
+	for range 3 {
+		go start()
+	}
+	count := make(map[int]int)
+	has(t, ran, "x")
+	go start()
+	for range 4 {
+		count[<-codes]++
+	}
+	if text, _ := os.ReadFile(ran); string(text) != "x\n" || count[0] != 4 {
+		t.Errorf("it ran %d times; exit codes %v", strings.Count(string(text), "x"), count)
+	}
+}
+
+// The command of the systemd unit starts, and ends in order as KillMode=mixed asks
+// for: SIGTERM to the main process.
+func TestReadmeSystemd(t *testing.T) {
+	stores.Nightly(t, "real processes by the wall clock")
+	t.Parallel()
+	dir := t.TempDir()
+	line := readme(t, `(?m)^    ExecStart=(.*leaderelect run .*)$`)
+	ledger := filepath.Join(dir, "ledger")
+	line = elsewhere(dir, line, "/usr/local/bin/leaderelect", "leaderelect", "%H", "host-1", "/usr/local/bin/report", "child "+ledger)
+	words := strings.Fields(line)
+	cmd := exec.Command(words[0], words[1:]...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	has(t, ledger, "^beat")
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	has(t, ledger, "^asked-SIGTERM")
+	has(t, filepath.Join(dir, "election.json"), `"leader_id":""`)
+
+	if path, err := exec.LookPath("systemd-analyze"); err == nil {
+		unit := filepath.Join(dir, "report.service")
+		text := readme(t, `(?s)    (# /etc/systemd/system/report.service\n.*?WantedBy=\S+)`)
+		text = strings.ReplaceAll(text, "\n    ", "\n")
+		text = strings.NewReplacer("/usr/local/bin/leaderelect", "/bin/true", "/usr/local/bin/report", "/bin/true").Replace(text)
+		if err := os.WriteFile(unit, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(path, "verify", unit).CombinedOutput(); err != nil || strings.Contains(string(out), "report.service:") {
+			t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+		}
+	}
+}
+
+// The sidecar's arguments, as the pod gives them.
+func TestReadmeSidecar(t *testing.T) {
+	stores.Nightly(t, "real processes by the wall clock")
+	t.Parallel()
+	dir := t.TempDir()
+	list := strings.Replace(readme(t, `(?m)^      args: \[(.*)\]$`), inCluster, "", 1)
+	var args []string
+	for word := range strings.SplitSeq(list, ", ") {
+		args = append(args, elsewhere(dir, strings.Trim(word, `"`), ":4040", "127.0.0.1:0"))
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.Command("leaderelect", args...)
+	cmd.Env = append(os.Environ(), "LEADERELECT_ID=pod-7")
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	has(t, log.Name(), `msg="leaderelection: leading" id=pod-7`)
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The address that moves: both commands may be run again, and the unit is right.
+func TestReadmeAddress(t *testing.T) {
+	stores.Nightly(t, "real processes by the wall clock")
+	t.Parallel()
+	ip, err := exec.LookPath("ip")
+	if err != nil {
+		stores.Missing(t, "no ip(8): install iproute2")
+	}
+	begin := readme(t, `(?m)^        --begin '(.*?)' --end '.*?'$`)
+	end := readme(t, `(?m)^        --begin '.*?' --end '(.*?)'$`)
+	script := strings.NewReplacer("eth0", "lo", "ip ", ip+" ").Replace(strings.Join([]string{"set -e", "ip link show eth0 || exit 77", end, begin, begin,
+		"test $(ip -o addr show dev eth0 | grep -c 10.0.0.9) = 1", end, end, "! ip -o addr show dev eth0 | grep 10.0.0.9"}, "\n"))
+	cmd := exec.Command("unshare", "--net", "sh", "-c", script)
+	out, err := cmd.CombinedOutput()
+	switch {
+	case cmd.ProcessState.ExitCode() == 77:
+		stores.Missing(t, fmt.Sprintf("no network namespace can be made: %s: run as root", out))
+	case err != nil:
+		t.Errorf("%v\n%s\n%s", err, script, out)
+	}
+	unit := readme(t, `(?m)^    ExecStart=(.*leaderelect hook .*)$`)
+	post := readme(t, `(?m)^    ExecStopPost=-(.*)$`)
+	if !strings.Contains(unit, "--begin '/sbin/"+begin+"' --end '/sbin/"+end+"'") || post != "/sbin/"+end {
+		t.Errorf("the unit has other commands:\n%s\n%s", unit, post)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,7 +18,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
@@ -69,7 +70,7 @@ func launchAt(t *testing.T, ledger string, last bool, change func(*exec.Cmd), ar
 		_ = c.Process.Signal(syscall.SIGCONT)
 		_ = c.Process.Kill()
 		<-c.ended
-		eventually(func() bool { text, _ := os.ReadFile(c.ledger); return len(living(string(text))) == 0 })
+		eventually(func() bool { return len(c.alive()) == 0 })
 	})
 	return c
 }
@@ -105,12 +106,17 @@ func has(t *testing.T, path, pattern string) string {
 	return string(text)
 }
 
+// alive are the processes of the ledger that are.
+func (c *candidate) alive() []int {
+	text, _ := os.ReadFile(c.ledger)
+	return living(string(text))
+}
+
 // allDead waits until all processes of the ledger are dead.
 func (c *candidate) allDead(t *testing.T) {
 	t.Helper()
-	text, _ := os.ReadFile(c.ledger)
-	if !eventually(func() bool { return len(living(string(text))) == 0 }) {
-		t.Fatalf("alive after %v: %v", patience, living(string(text)))
+	if !eventually(func() bool { return len(c.alive()) == 0 }) {
+		t.Fatalf("alive after %v: %v", patience, c.alive())
 	}
 }
 
@@ -128,6 +134,15 @@ func place(t *testing.T, server *stores.NATSServer, addr string) (string, *natsk
 	}
 	t.Cleanup(func() { d.Close() })
 	return fmt.Sprintf(form, addr), d
+}
+
+// nightly is a place for a test of processes by the wall clock, beside others.
+func nightly(t *testing.T) (string, *natskv.Decider) {
+	t.Helper()
+	stores.Nightly(t, "real processes by the wall clock")
+	t.Parallel()
+	server := stores.NATS(t)
+	return place(t, server, server.Addr)
 }
 
 // A command that ignores SIGTERM is dead when the view ends, whatever has happened
@@ -204,10 +219,7 @@ func TestDeadWhenTheViewEnds(t *testing.T) {
 // If the guard is killed the kernel kills the command at once, leaderelect what
 // it has started, and the same leader starts it again.
 func TestGuardKilled(t *testing.T) {
-	stores.Nightly(t, "real processes by the wall clock")
-	t.Parallel()
-	server := stores.NATS(t)
-	u, _ := place(t, server, server.Addr)
+	u, _ := nightly(t)
 	c := launch(t, nil, "run", "--restart-delay", "10ms", "--drain", "1s", u, "--", "child", "stubborn", "escapes")
 	has(t, c.ledger, "(?s)start.*start")
 	before, _ := os.ReadFile(c.ledger)
@@ -220,8 +232,8 @@ func TestGuardKilled(t *testing.T) {
 	}
 	has(t, c.ledger, `(?s)start 1\d{9} .*start 1\d{9} .*start 1\d{9} `)
 	c.stops(t, 137) // it had to be killed
-	if text, _ := os.ReadFile(c.ledger); len(living(string(text))) > 0 {
-		t.Errorf("alive after the end: %v", living(string(text)))
+	if left := c.alive(); len(left) > 0 {
+		t.Errorf("alive after the end: %v", left)
 	}
 }
 
@@ -293,10 +305,7 @@ func TestFirstProcess(t *testing.T) {
 
 // A terminal that is closed ends leaderelect in good order.
 func TestClosedTerminal(t *testing.T) {
-	stores.Nightly(t, "real processes by the wall clock")
-	t.Parallel()
-	server := stores.NATS(t)
-	u, d := place(t, server, server.Addr)
+	u, d := nightly(t)
 	ptmx, tty := pty(t)
 	c := launch(t, func(cmd *exec.Cmd) {
 		cmd.Stdin, cmd.Stdout = tty, tty
@@ -309,8 +318,8 @@ func TestClosedTerminal(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	has(t, c.ledger, "^asked-SIGHUP|^got-SIGHUP")
-	if text, _ := os.ReadFile(c.ledger); len(living(string(text))) > 0 {
-		t.Errorf("alive: %v", living(string(text)))
+	if left := c.alive(); len(left) > 0 {
+		t.Errorf("alive: %v", left)
 	}
 	if e, err := d.ReadCurrent(t.Context()); err != nil || !e.Vacant() || e.ElectionNumber == 0 {
 		t.Errorf("the record is %+v, %v", e, err)
@@ -344,10 +353,7 @@ func pty(t *testing.T) (ptmx, tty *os.File) {
 // If nothing can be written, neither the log nor the expiry file, the command
 // goes on while the lease does, and the file names a time before the true one.
 func TestFullDisk(t *testing.T) {
-	stores.Nightly(t, "real processes by the wall clock")
-	t.Parallel()
-	server := stores.NATS(t)
-	u, d := place(t, server, server.Addr)
+	u, d := nightly(t)
 	dir := filepath.Join(t.TempDir(), "small")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -388,33 +394,9 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A full disk from the start: the command is not run without the file it counts on,
-// and the election is left to others.
-func TestNoRoomForTheExpiryFile(t *testing.T) {
-	stores.Nightly(t, "real processes by the wall clock")
-	t.Parallel()
-	server := stores.NATS(t)
-	u, d := place(t, server, server.Addr)
-	cmd := exec.Command("sh", "-c", `ulimit -f 0; exec leaderelect run --once --expiry-file "$0" "$1" -- touch "$2"`,
-		filepath.Join(t.TempDir(), "expiry"), u, filepath.Join(t.TempDir(), "ran"))
-	out, err := cmd.CombinedOutput()
-	if code := cmd.ProcessState.ExitCode(); code != 125 {
-		t.Errorf("exit code %d (%v):\n%s", code, err, out)
-	}
-	if _, err := os.Stat(cmd.Args[len(cmd.Args)-1]); err == nil {
-		t.Error("the command ran")
-	}
-	if e, err := d.ReadCurrent(t.Context()); err != nil || !e.Vacant() || e.ElectionNumber != leaderelection.NoElections {
-		t.Errorf("the record is %+v, %v", e, err)
-	}
-}
-
 // A log that nobody reads any more, or that has no room, ends nothing.
 func TestLogNowhere(t *testing.T) {
-	stores.Nightly(t, "real processes by the wall clock")
-	t.Parallel()
-	server := stores.NATS(t)
-	u, _ := place(t, server, server.Addr)
+	u, _ := nightly(t)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -453,5 +435,107 @@ func TestHookEndsInTime(t *testing.T) {
 	}
 	if now, end := time.Now(), e.TermExpiry.Add(-skew); !now.Before(end) {
 		t.Errorf("the end command began %v after the view's end", now.Sub(end))
+	}
+}
+
+// systemd is a socket that is told how a service is.
+type systemd struct {
+	path string
+
+	mu   sync.Mutex
+	told []string
+}
+
+func newSystemd(t *testing.T) *systemd {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "notify-") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s := &systemd{path: filepath.Join(dir, "socket")}
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: s.path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	go func() {
+		for b := make([]byte, 4096); ; {
+			n, err := c.Read(b)
+			if err != nil {
+				return
+			}
+			s.mu.Lock()
+			s.told = append(s.told, string(b[:n]))
+			s.mu.Unlock()
+		}
+	}()
+	return s
+}
+
+// all is what was told.
+func (s *systemd) all() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.told, "\n") + "\n"
+}
+
+// has waits until count lines of what was told match.
+func (s *systemd) has(t *testing.T, pattern string, count int) {
+	t.Helper()
+	re := regexp.MustCompile("(?m)" + pattern)
+	if !eventually(func() bool { return len(re.FindAllString(s.all(), -1)) >= count }) {
+		t.Fatalf("told %d times less than %d within %v: %s; told was\n%s", len(re.FindAllString(s.all(), -1)), count, patience, pattern, s.all())
+	}
+}
+
+// systemd is told READY, STATUS, WATCHDOG and STOPPING, and the command has none of its
+// variables.
+func TestNotify(t *testing.T) {
+	stores.Nightly(t, "real processes by the wall clock")
+	t.Parallel()
+	s := newSystemd(t)
+	url := "file://" + filepath.Join(t.TempDir(), "election.json")
+	env := func(c *exec.Cmd) { c.Env = append(c.Env, "NOTIFY_SOCKET="+s.path, "WATCHDOG_USEC=200000") }
+	const note = `env >"$0"; exec sleep 600`
+	a := launch(t, env, "run", "--id", "a", url, "--", "sh", "-c", note)
+	has(t, a.ledger, `^LEADERELECT_TOKEN=\d{10}$`)
+	s.has(t, `^READY=1$`, 1)
+	s.has(t, `^STATUS=leading, token \d{10}$`, 1)
+	s.has(t, `^WATCHDOG=1$`, 3)
+	if text, err := os.ReadFile(a.ledger); err != nil || strings.Contains(string(text), "NOTIFY_SOCKET=") || strings.Contains(string(text), "WATCHDOG_") {
+		t.Errorf("%v; the command has\n%s", err, text)
+	}
+
+	other := newSystemd(t)
+	b := launch(t, func(c *exec.Cmd) { c.Env = append(c.Env, "NOTIFY_SOCKET="+other.path) }, "run", "--ready-when", "leading", "--id", "b", url, "--", "sh", "-c", note)
+	other.has(t, `^STATUS=standing by; a leads, token \d{10}$`, 1)
+	if all := other.all(); strings.Contains(all, "READY") || strings.Contains(all, "WATCHDOG") {
+		t.Errorf("a standby has told\n%s", all)
+	}
+	_ = a.Process.Signal(syscall.SIGTERM)
+	s.has(t, `^STOPPING=1$`, 1)
+	other.has(t, `^READY=1$`, 1)
+	_ = b.Process.Signal(syscall.SIGTERM)
+	other.has(t, `^STOPPING=1$`, 1)
+}
+
+// With --pass-notify they are the command's.
+func TestPassNotify(t *testing.T) {
+	stores.Nightly(t, "real processes by the wall clock")
+	t.Parallel()
+	s := newSystemd(t)
+	c := launch(t, func(c *exec.Cmd) {
+		c.Env = append(c.Env, "NOTIFY_SOCKET="+s.path, "WATCHDOG_USEC=200000", "WATCHDOG_PID=1")
+	}, "run", "--pass-notify", "file://"+filepath.Join(t.TempDir(), "election.json"), "--", "sh", "-c", `env >"$0"; exec sleep 600`)
+	has(t, c.ledger, `^LEADERELECT_TOKEN=\d{10}$`)
+	text := has(t, c.ledger, "^WATCHDOG_USEC=200000$")
+	if !strings.Contains(text, "NOTIFY_SOCKET="+s.path) || strings.Contains(text, "WATCHDOG_PID") {
+		t.Errorf("the command has\n%s", text)
+	}
+	_ = c.Process.Signal(syscall.SIGTERM)
+	<-c.ended
+	if all := strings.TrimSpace(s.all()); all != "" {
+		t.Errorf("told was\n%s", all)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -12,7 +13,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/c8e606e4/leaderelection/internal/test/fleet"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
@@ -265,5 +268,68 @@ func (a *arena) logs(t *testing.T) {
 		text, _ := os.ReadFile(filepath.Join(a.dir, s.id+".log"))
 		lines := strings.Split(string(text), "\n")
 		t.Logf("%s:\n%s", s.id, strings.Join(lines[max(0, len(lines)-40):], "\n"))
+	}
+}
+
+// line is what a child has written.
+type line struct {
+	what  string
+	token uint64
+	pid   int
+	at    time.Time
+}
+
+func readLedger(t testing.TB, path string) []line {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	var all []line
+	for s := range strings.Lines(string(text)) {
+		if !strings.HasSuffix(s, "\n") {
+			break // being written
+		}
+		f := strings.Fields(s)
+		if len(f) != 4 {
+			t.Fatalf("%s: a line that no child writes: %q", path, s)
+		}
+		token, err1 := strconv.ParseUint(f[1], 10, 64)
+		pid, err2 := strconv.Atoi(f[2])
+		at, err3 := strconv.ParseInt(f[3], 10, 64)
+		if err1 != nil || err2 != nil || err3 != nil {
+			t.Fatalf("%s: a line that no child writes: %q", path, s)
+		}
+		all = append(all, line{f[0], token, pid, time.Unix(0, at)})
+	}
+	return all
+}
+
+// overlap says if two commands ran as leader at once. The file's order is that of the writes: no line was written
+// before the one before it was begun.
+func overlap(all []line) error {
+	acts := make([]fleet.Act, len(all))
+	now := int64(0)
+	for i, l := range all {
+		now = max(now+1, l.at.UnixNano())
+		acts[i] = fleet.Act{Token: l.token, Before: now, After: now}
+	}
+	if _, wrong := fleet.Judge(acts); wrong != nil {
+		return errors.New(strings.Join(wrong, "\n"))
+	}
+	return nil
+}
+
+// Lines are acts, in the order of the file.
+func TestOverlapIsFound(t *testing.T) {
+	at := time.Unix(9, 0)
+	good := []line{{"start", 1, 10, at}, {"beat", 1, 10, at}, {"start", 2, 11, at}, {"beat", 2, 11, at}}
+	if err := overlap(good); err != nil {
+		t.Error(err)
+	}
+	for _, late := range []time.Time{at, time.Unix(8, 0)} {
+		if overlap(append(good, line{"beat", 1, 10, late})) == nil {
+			t.Error("a beat with token 1 after the start of token 2 is not found")
+		}
 	}
 }

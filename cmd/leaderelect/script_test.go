@@ -3,12 +3,16 @@
 package main
 
 import (
+	"bytes"
+	"flag"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -20,9 +24,46 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
+
+// The test binary is leaderelect, too.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == proc.GuardCommand { // which goes by another name
+		main()
+	}
+	testscript.Main(patient{m}, map[string]func(){
+		"leaderelect": main,
+	})
+}
+
+// patient runs more tests at once than there are processors: they mostly wait.
+type patient struct{ *testing.M }
+
+func (p patient) Run() int {
+	flag.Parse()
+	// Under nohup what is started would ignore it, too.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	// With the race detector each process would take a second to exit.
+	_ = os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0")
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		_ = flag.Set("test.parallel", "4")
+	}
+	dir, err := os.MkdirTemp("", "child")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	build := exec.Command("go", "build", "-o", dir, "./internal/child")
+	if build.Stderr = os.Stderr; build.Run() != nil {
+		log.Print("the child that leaderelect runs is not built")
+		return 1
+	}
+	_ = os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return p.M.Run()
+}
 
 // patience is how long a script waits for what should happen soon.
 const patience = 30 * time.Second
@@ -39,8 +80,7 @@ func TestScripts(t *testing.T) {
 	if _, err := bucket.ReadCurrent(t.Context()); err != nil { // makes the bucket, which only candidates do
 		t.Fatal(err)
 	}
-	// The scripts that most depend on the store run on one that pushes and is far away, too.
-	onServer := []string{"clock_skew", "handover", "hold", "hook", "lifeline", "plan", "reset", "run_once", "run_wait", "shards", "shards_ask", "shards_crash", "shards_lifeline", "shards_reset", "sidecar", "status", "wait", "watch"}
+	all := split(t)
 	for name, place := range map[string]func(work string) string{
 		"file": func(work string) string { return "file://" + filepath.Join(work, "election.json") },
 		"nats": func(work string) string {
@@ -50,14 +90,11 @@ func TestScripts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var files []string
-			for _, script := range onServer {
-				files = append(files, "testdata/script/"+script+".txtar")
-			}
-			switch {
-			case testing.Short():
-				files, _ = filepath.Glob("testdata/script/*_usage.txtar") // the others wait for leaders
-			case name == "file":
-				files, _ = filepath.Glob("testdata/script/*.txtar")
+			for script, onServer := range all {
+				waits := !strings.HasSuffix(script, "_usage.txtar") // for leaders
+				if (name == "file" || onServer) && !(testing.Short() && waits) {
+					files = append(files, script)
+				}
 			}
 			testscript.Run(t, testscript.Params{
 				Files:              files,
@@ -83,6 +120,38 @@ func TestScripts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// split makes a file of each script of testdata. There one begins with a line "== NAME", or "== NAME nats" if it
+// most depends on the store: it is to run on one that pushes and is far away, too. Its lines keep their numbers.
+func split(t *testing.T) (onServer map[string]bool) {
+	all, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begins := regexp.MustCompile(`(?m)^== (\w+)( nats)?\n`)
+	dir, onServer := t.TempDir(), map[string]bool{}
+	for _, file := range all {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := begins.FindAllSubmatchIndex(text, -1)
+		for i, m := range found {
+			end := len(text)
+			if i+1 < len(found) {
+				end = found[i+1][0]
+			}
+			script := filepath.Join(dir, string(text[m[2]:m[3]])+".txtar")
+			onServer[script] = m[4] >= 0
+			above := strings.Repeat("\n", bytes.Count(text[:m[1]], []byte("\n")))
+			own := strings.TrimRight(string(text[m[1]:end]), "\n") // of a file within, too
+			if err := os.WriteFile(script, []byte(above+own+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return onServer
 }
 
 // commands are those that scripts have besides testscript's own.

@@ -10,9 +10,12 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/consul"
@@ -20,60 +23,40 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
+
+func TestMain(m *testing.M) {
+	proctest.Main(consul.Open)
+	goleak.VerifyTestMain(m)
+}
+
+// co is Consul, for the tests that all stores have.
+var co = storetest.Store[*consul.Decider]{
+	Open: consul.Open,
+	Start: func(t testing.TB) (string, storetest.Server) {
+		s := stores.Consul(t, "")
+		return s.Address, s
+	},
+	Address: "consul://$addr/elections/$election",
+}
 
 // opened returns the election at an address, closed at the end of the test.
 func opened(t testing.TB, address string) *consul.Decider {
 	t.Helper()
-	return feedtest.Opened(t, consul.Open, address)
-}
-
-// elections returns what makes an election after the other, each handle with connections of
-// its own, to one of the servers after the other.
-func elections(servers ...*stores.ConsulServer) func(t testing.TB) func() leaderelection.RaceDecider {
-	return func(t testing.TB) func() leaderelection.RaceDecider {
-		key, n := feedtest.Unique(), 0
-		return func() leaderelection.RaceDecider {
-			n++
-			return opened(t, "consul://"+servers[n%len(servers)].Address+"/elections/"+key)
-		}
-	}
+	return co.Opened(t, address)
 }
 
 func TestConformance(t *testing.T) {
-	decidertest.Run(t, elections(stores.Consul(t, "")), nil)
+	decidertest.Run(t, co.Elections(stores.Consul(t, "").Address), nil)
 }
 
-// Three candidates in processes of their own: one is killed, one stopped past its
-// term, one cut off. See proctest for what is checked.
-func TestProcesses(t *testing.T) {
-	addr := stores.Consul(t, "").Address
-	proctest.Run(t, proctest.Options{Address: "consul://" + addr + "/elections/e", Upstream: addr})
-}
-
-// Whatever befalls the leader's connections for a while, it keeps its leadership.
-func TestFaults(t *testing.T) {
-	stores.Nightly(t, "it cuts connections and waits")
-	addr := stores.Consul(t, "").Address
-	proxy := stores.NewRelay(t, addr)
-	proctest.Faults(t, opened(t, "consul://"+proxy.Addr+"/e"), opened(t, "consul://"+addr+"/e"), proxy)
-}
+func TestProcesses(t *testing.T) { co.Processes(t) }
+func TestFaults(t *testing.T)    { co.Faults(t) }
+func TestNews(t *testing.T)      { co.News(t, nil) }
 
 func TestHandover(t *testing.T) {
-	feedtest.Handover(t, elections(stores.Consul(t, "")))
-}
-
-func TestNewsAfterCutConnection(t *testing.T) {
-	stores.Nightly(t, "it cuts connections and waits")
-	addr := stores.Consul(t, "").Address
-	proxy := stores.NewRelay(t, addr)
-	feedtest.News(t, opened(t, "consul://"+addr+"/e"), opened(t, "consul://"+proxy.Addr+"/e"), feedtest.Trouble{Break: proxy.Refuse, Heal: proxy.Heal})
-}
-
-func TestNewsAfterRestart(t *testing.T) {
-	server := stores.Consul(t, "")
-	handle := elections(server)(t)
-	feedtest.News(t, handle(), handle(), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }})
+	feedtest.Handover(t, co.Elections(stores.Consul(t, "").Address))
 }
 
 // The imitation answers as the real server does, but for its indexes.
@@ -207,33 +190,25 @@ func TestPermissions(t *testing.T) {
 // TLS that checks the agent's certificate, with one of the client's own.
 func TestTLS(t *testing.T) {
 	addr := stores.Consul(t, "").Address
-	a, other := feedtest.NewAuthority(t, "server", "candidate"), feedtest.NewAuthority(t)
+	a, other := feedtest.NewAuthority(t, "server", "candidate"), feedtest.NewAuthority(t, "candidate")
 	_, port, _ := strings.Cut(serveTLS(t, a, addr).Listener.Addr().String(), ":")
 	at := func(host string, ca *feedtest.Authority) *consul.Decider {
-		q := url.Values{"tls_ca": {ca.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
-		return opened(t, "consul://"+host+":"+port+"/e?"+q.Encode())
+		return opened(t, "consul://"+host+":"+port+"/e?"+storetest.TLS(ca, "candidate"))
 	}
 	d := at("127.0.0.1", a)
 	feedtest.Write(t, d, 1, nil)
 	feedtest.Number(t, feedtest.Follow(t, at("localhost", a)), 1)
 	feedtest.Refuses(t, at("127.0.0.1", other), "certificate", "tls_ca")
-	feedtest.Refuses(t, opened(t, "consul://127.0.0.1:"+port+"/e?tls=true&tls_ca="+url.QueryEscape(a.Path("ca.pem"))), "tls_cert")
+	feedtest.Refuses(t, opened(t, "consul://127.0.0.1:"+port+"/e?tls=true&"+storetest.TLS(a, "")), "tls_cert")
 	feedtest.Refuses(t, opened(t, "consul://127.0.0.1:"+port+"/e"), "tls=true")
 	feedtest.Refuses(t, opened(t, "consul://"+addr+"/e?tls=true"), "does not speak TLS")
 }
 
-// Authority, certificate and key are replaced, and with them the agent's.
 func TestRenewedCertificates(t *testing.T) {
 	a := feedtest.NewAuthority(t, "server", "candidate")
 	server := serveTLS(t, a, stores.Consul(t, "").Address)
-	q := url.Values{"tls": {"true"}, "tls_ca": {a.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
-	d := opened(t, "consul://"+server.Listener.Addr().String()+"/e?"+q.Encode())
-	token := feedtest.Write(t, d, 1, nil)
-	a.Renew()
-	server.CloseClientConnections()
-	_, _ = d.ReadCurrent(t.Context()) // over a connection that it still took for open
-	feedtest.Write(t, d, 2, token)
-	feedtest.Number(t, feedtest.Follow(t, d), 2)
+	d := opened(t, "consul://"+server.Listener.Addr().String()+"/e?"+storetest.TLS(a, "candidate"))
+	storetest.Renewed(t, d, a, server.CloseClientConnections)
 }
 
 // A snapshot that is restored in place sets the record back. What is known of later
@@ -257,11 +232,12 @@ func TestSnapshot(t *testing.T) {
 
 // An even number of servers, or one, is warned of.
 func TestDurability(t *testing.T) {
-	feedtest.Warns(t, consul.Examine(1), "one server", "run three")
-	feedtest.Warns(t, consul.Examine(4), "4 servers", "loss of 1,", "no more than 3", "3 or 5")
-	feedtest.Warns(t, consul.Examine(3))
 	c := &changed{s: newImitation()}
-	feedtest.Examines(t, c.decider(nil), "one server")
+	feedtest.Examines(t, c.decider(nil), "one server", "run three")
+	for peers, words := range map[string][]string{`["a","b","c","d"]`: {"4 servers", "loss of 1,", "no more than 3", "3 or 5"}, `["a","b","c"]`: nil} {
+		c.read = func(a *reply) { a.says(200, peers) }
+		feedtest.Examines(t, c.decider(nil), words...)
+	}
 	for _, body := range []string{"", "[]", "null", "{}", "<html>"} {
 		c.read = func(a *reply) { a.says(200, body) }
 		_, err := c.decider(nil).Durability(t.Context())
@@ -271,92 +247,23 @@ func TestDurability(t *testing.T) {
 	feedtest.Permanent(t, err, "slash")
 }
 
-// Of three servers the one that leads is killed: a leadership outlives that. Then another
-// one: nobody serves, which is told and may pass. When one is back, it goes on.
 func TestServers(t *testing.T) {
-	servers := stores.ConsulCluster(t, 3, "")
-	i := leads(t, servers)
-	stays := servers[(i+1)%3]
-	if w, err := opened(t, "consul://"+stays.Address+"/e").Durability(t.Context()); err != nil || len(w) > 0 {
-		t.Error(w, err)
+	var servers []storetest.Server
+	leads := -1
+	all := stores.ConsulCluster(t, 3, "")
+	for i, s := range all {
+		if servers = append(servers, s); s.Leads(t) {
+			leads = i
+		}
 	}
+	stays := all[(leads+1)%3]
+	feedtest.Examines(t, opened(t, co.At(stays.Address, "e")))
 	const term = 20 * time.Second // an election of the servers takes some seconds
-	elected := make(chan context.Context, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	campaign, err := leaderelection.Config{
-		Decider: opened(t, "consul://"+stays.Address+"/e"), LeaderID: "a", TermLength: term, ClockPolicy: leaderelection.SharedClock,
-		OnElected: func(ctx context.Context, _ *leaderelection.TimeView) { elected <- ctx },
-	}.Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { cancel(); _ = campaign.Wait() }()
-	leading := <-elected
-	first, err := opened(t, "consul://"+stays.Address+"/e").ReadCurrent(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	servers[i].Stop()
-	begun := time.Now()
-	d := opened(t, "consul://"+stays.Address+"/e")
-	await(t, func() error { _, err := d.ReadCurrent(t.Context()); return err })
-	t.Logf("the servers answer again %v after the death of their leader", time.Since(begun).Round(time.Millisecond))
-	await(t, func() error {
-		e, err := d.ReadCurrent(t.Context())
-		if err == nil && e.Extension < first.Extension+2 {
-			err = fmt.Errorf("%d extensions", e.Extension)
+	co.Ensemble(t, co.At(stays.Address, "e"), term, servers, leads, func() {
+		if said := stays.Ask(t, "GET", "/v1/kv/elections/e?stale&raw", "", ""); !strings.Contains(said, "election_number") {
+			t.Errorf("a stale read says %q", said)
 		}
-		return err
 	})
-	if leading.Err() != nil {
-		t.Errorf("the leadership has ended: %v", context.Cause(leading))
-	}
-	t.Logf("two extensions within %v of the death of Consul's leader", time.Since(begun).Round(time.Millisecond))
-	if e := feedtest.Read(t, d); e.ElectionNumber != first.ElectionNumber {
-		t.Errorf("%+v", e)
-	}
-
-	j := (i + 2) % 3
-	servers[j].Stop()
-	stale := func() string { return stays.Ask(t, "GET", "/v1/kv/e?stale&raw", "", "") }
-	if !strings.Contains(stale(), "election_number") {
-		t.Errorf("a stale read says %q", stale())
-	}
-	short, end := context.WithTimeout(t.Context(), 15*time.Second)
-	defer end()
-	_, err = d.ReadCurrent(short)
-	feedtest.Passing(t, err)
-	servers[j].Start(t)
-	await(t, func() error { _, err := d.ReadCurrent(t.Context()); return err })
-}
-
-// await returns when try has worked; its errors must be such as may pass.
-func await(t *testing.T, try func() error) {
-	t.Helper()
-	for begun := time.Now(); ; {
-		err := try()
-		if err == nil {
-			return
-		}
-		if feedtest.Passing(t, err); t.Failed() || time.Since(begun) > 2*time.Minute {
-			t.Fatal(err)
-		}
-		pause := time.NewTimer(100 * time.Millisecond)
-		<-pause.C
-	}
-}
-
-// leads is which of the servers leads the others.
-func leads(t *testing.T, servers []*stores.ConsulServer) int {
-	t.Helper()
-	for i, s := range servers {
-		if s.Leads(t) {
-			return i
-		}
-	}
-	t.Fatal("nobody leads")
-	return 0
 }
 
 // serveTLS serves with TLS what is at addr, to those who have a certificate.
@@ -371,4 +278,22 @@ func serveTLS(t *testing.T, a *feedtest.Authority, addr string) *httptest.Server
 	server.StartTLS()
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close(); tr.CloseIdleConnections() })
 	return server
+}
+
+// The client that Open makes leaves a connection that has died without a word.
+func TestAbandonedConnection(t *testing.T) {
+	server := httptest.NewServer(newImitation())
+	t.Cleanup(server.Close)
+	relay := stores.NewRelay(t, strings.TrimPrefix(server.URL, "http://"))
+	feedtest.Abandons(t, opened(t, co.At(relay.Addr, "web")), relay.Swallow)
+}
+
+// Of all processes that run this, one at a time does the job.
+func Example() {
+	decider := consul.NewDecider(nil, "http://127.0.0.1:8500", "elections/nightly", &consul.Options{
+		Token: func() (string, error) { return os.Getenv("CONSUL_HTTP_TOKEN"), nil },
+	})
+	log.Print(leaderelection.Config{Decider: decider, LeaderID: "web-1"}.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
 }

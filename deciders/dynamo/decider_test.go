@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/url"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"go.uber.org/goleak"
 
@@ -211,4 +213,17 @@ func TestAbandonedConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	feedtest.Abandons(t, d, relay.Swallow)
+}
+
+// The Example of package memory is a whole election.
+func ExampleNewDecider() {
+	ctx := context.Background()
+	cfg, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	candidate := leaderelection.Config{Decider: dynamo.NewDecider(dynamodb.NewFromConfig(cfg), "elections", "reports/nightly", nil), LeaderID: "web-1"}
+	log.Print(candidate.Run(ctx, func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
 }

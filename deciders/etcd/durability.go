@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/c8e606e4/leaderelection/deciders/durability"
+	"github.com/c8e606e4/leaderelection/deciders/internal/voters"
 )
 
 var _ durability.Examiner = (*Decider)(nil)
@@ -61,28 +62,17 @@ func unknown(what, ask string, err error) error {
 
 // examineMembers says what the number of voters means. A learner has no vote.
 func examineMembers(members []*etcdserverpb.Member) (all []durability.Warning) {
-	voters, idle := 0, ""
+	voting, idle := 0, ""
 	for _, m := range members {
 		if m.IsLearner {
 			continue
 		}
-		voters++
+		voting++
 		if m.Name == "" { // it tells its name when it starts
 			idle = fmt.Sprintf("%x", m.ID)
 		}
 	}
-	switch {
-	case voters == 1:
-		all = append(all, durability.Warning{
-			Detail: fmt.Sprintf("the cluster has one voting member%s: its disk is the only one that has what was confirmed, and nobody can lead while it is away", learners(len(members)-voters)),
-			Advice: "run three members",
-		})
-	case voters%2 == 0:
-		all = append(all, durability.Warning{
-			Detail: fmt.Sprintf("the cluster has %d voting members, which survive the loss of %d, no more than %d would", voters, voters/2-1, voters-1),
-			Advice: fmt.Sprintf("run %d or %d members", voters-1, voters+1),
-		})
-	}
+	all = voters.Examine(voting, "the cluster has one voting member"+learners(len(members)-voting), "the cluster has %d voting members")
 	if idle != "" {
 		all = append(all, durability.Warning{
 			Detail: fmt.Sprintf("member %s was added and has never started: it counts for the majority all the same", idle),

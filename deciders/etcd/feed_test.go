@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,29 +19,16 @@ import (
 // The store is measured as it is in use: it waits for its disk.
 func TestHandover(t *testing.T) {
 	stores.Nightly(t, "it measures hand-overs")
-	feedtest.Handover(t, elections(stores.Etcd(t, "-fsync").Endpoint))
+	feedtest.Handover(t, ec.Elections(stores.Etcd(t, "-fsync").Endpoint))
 }
 
 func TestIdle(t *testing.T) {
 	stores.Nightly(t, "it counts requests for ten terms")
 	server := stores.Etcd(t)
-	feedtest.Idle(t, elections(server.Endpoint), func() int { return server.Requests(t) })
+	feedtest.Idle(t, ec.Elections(server.Endpoint), func() int { return server.Requests(t) })
 }
 
-func TestNewsAfterCutConnection(t *testing.T) {
-	stores.Nightly(t, "it cuts connections and waits")
-	server := stores.Etcd(t)
-	proxy := stores.NewRelay(t, server.Endpoint)
-	writer, victim := etcd.NewDecider(client(t, server.Endpoint), "k", nil), etcd.NewDecider(client(t, proxy.Addr), "k", nil)
-	feedtest.News(t, writer, victim, feedtest.Trouble{Break: proxy.Refuse, Heal: proxy.Heal})
-}
-
-func TestNewsAfterRestart(t *testing.T) {
-	stores.Nightly(t, "it breaks the store and waits")
-	server := stores.Etcd(t)
-	handle := elections(server.Endpoint)(t)
-	feedtest.News(t, handle(), handle(), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }})
-}
+func TestNews(t *testing.T) { ec.News(t, nil) }
 
 // Open's keep-alives notice within 13 s that nothing comes through any more.
 func TestHungConnectionIsNoticed(t *testing.T) {
@@ -106,7 +94,7 @@ func TestFeedOverCompaction(t *testing.T) {
 func TestCluster(t *testing.T) {
 	members := stores.EtcdCluster(t, 3)
 	endpoints := []string{members[0].Endpoint, members[1].Endpoint, members[2].Endpoint}
-	d := etcd.NewDecider(client(t, endpoints...), "k", nil)
+	d := decider(t, endpoints...)
 	token := feedtest.Write(t, d, 1, nil)
 
 	leader := raftLeader(t, members)
@@ -125,21 +113,11 @@ func TestCluster(t *testing.T) {
 	}
 	t.Logf("written again %v after the raft leader was killed", time.Since(begin).Round(time.Millisecond))
 
-	var left *stores.EtcdMember
-	for _, m := range members {
-		if m != leader {
-			left = m
-		}
-	}
-	lone := etcd.NewDecider(client(t, left.Endpoint), "k", nil)
+	others := slices.DeleteFunc(slices.Clone(members), func(m *stores.EtcdMember) bool { return m == leader })
+	left, second := others[0], others[1]
+	lone := decider(t, left.Endpoint)
 	feed := feedtest.Follow(t, lone)
 	feedtest.Number(t, feed, 2)
-	var second *stores.EtcdMember
-	for _, m := range members {
-		if m != leader && m != left {
-			second = m
-		}
-	}
 	begin = time.Now()
 	second.Stop()
 	n := feedtest.Next(t, feed)
@@ -153,7 +131,7 @@ func TestCluster(t *testing.T) {
 	feedtest.Reads(t, lone, 2)
 	leader.Start(t)
 	leader.Await(t)
-	feedtest.Reads(t, etcd.NewDecider(client(t, leader.Endpoint), "k", nil), 2)
+	feedtest.Reads(t, decider(t, leader.Endpoint), 2)
 }
 
 // raftLeader is the member that leads the others.

@@ -3,10 +3,14 @@
 package file_test
 
 import (
+	"context"
 	"errors"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
@@ -51,4 +55,61 @@ func mountTmpfsAt(t *testing.T, dir, options string) {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", flags, options); err != nil {
 		t.Fatalf("mounting a tmpfs: %v", err)
 	}
+}
+
+// A log that grows beside the record, and files that come there, do not wake a process
+// that follows the election: the kernel counts how often it slept. What it does wake
+// for is told all the same.
+func TestOthersWritesWakeNobody(t *testing.T) {
+	stores.Nightly(t, "it counts wake-ups")
+	if !isolated() { // alone in a process, whose switches of context are counted
+		if err := isolate(t, &syscall.SysProcAttr{}); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	path, d := newDecider(t)
+	token := write(t, d, entry(1, 0, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	told := make(chan uint64)
+	go func() {
+		defer close(told)
+		for e, err := range d.Changes(ctx) {
+			if err != nil {
+				t.Errorf("the feed: %v", err)
+				return
+			}
+			told <- e.Extension
+		}
+	}()
+	<-told
+	const writes = 20_000
+	others := exec.CommandContext(t.Context(), "sh", "-c", `i=0; while [ $i -lt 20000 ]; do echo a line >>"$1"; echo new >"$1.$((i % 10))"; i=$((i+1)); done`, "sh", filepath.Join(filepath.Dir(path), "log"))
+	before, begin := sleeps(t), time.Now()
+	if out, err := others.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	slept := sleeps(t) - before
+	t.Logf("%d writes of others in %v: this process slept %d times", 2*writes, time.Since(begin).Round(time.Millisecond), slept)
+	if slept > writes/20 {
+		t.Errorf("%d writes of others: this process slept %d times", 2*writes, slept)
+	}
+	write(t, d, entry(1, 1, token))
+	if e := <-told; e != 1 {
+		t.Errorf("the feed told of extension %d", e)
+	}
+	cancel()
+	for range told {
+	}
+}
+
+// sleeps is how often this process has gone to sleep.
+func sleeps(t *testing.T) int64 {
+	t.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return int64(usage.Nvcsw) // of 32 bits on some machines
 }

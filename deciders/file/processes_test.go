@@ -17,8 +17,16 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/file"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
+
+// Three candidates in processes of their own: one is killed, one stopped past its
+// term. See proctest for what is checked.
+func TestProcesses(t *testing.T) {
+	proctest.Run(t, proctest.Options{Address: "file://" + filepath.Join(tempDir(t), "election.json")})
+}
 
 // roleEnv makes this test binary one of several writers; its value is the file.
 const roleEnv = "FILE_TEST_COUNT"
@@ -86,8 +94,7 @@ func TestProcessesRace(t *testing.T) {
 // goes back, and the next writer goes on.
 func TestKilledWriters(t *testing.T) {
 	stores.Nightly(t, "real processes and disks")
-	path := filepath.Join(tempDir(t), "election.json")
-	d := file.NewDecider(path, nil)
+	path, d := newDecider(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	watched := make(chan error, 1)
 	go func() { // every state that anybody sees is a whole one
@@ -162,3 +169,21 @@ func TestFeedEndsWithItsDirectory(t *testing.T) {
 		})
 	}
 }
+
+// A lock that somebody holds for a while costs a leader nothing; one held past its
+// view costs it the leadership, view and ctx at once, and when it is free again there
+// is a leader again.
+func TestLockHeldUnderALeader(t *testing.T) {
+	path := filepath.Join(tempDir(t), "election.json")
+	newElection := func(testing.TB) func() leaderelection.RaceDecider {
+		return func() leaderelection.RaceDecider { return file.NewDecider(path, nil) }
+	}
+	var unlock func()
+	feedtest.Outage(t, newElection, feedtest.Trouble{Break: func() { unlock = hold(t, path) }, Heal: func() {
+		<-time.After(time.Second)
+		unlock()
+	}})
+}
+
+// A standby leads within milliseconds of a release: the system tells it of the rename.
+func TestHandover(t *testing.T) { feedtest.Handover(t, newElection) }

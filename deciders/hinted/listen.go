@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
 	"time"
+
+	"github.com/c8e606e4/leaderelection"
 )
 
 const (
@@ -128,4 +131,187 @@ func (p *pace) take(now time.Time) time.Time {
 	}
 	p.even = p.even.Add(p.every)
 	return p.even.Add(-burst * p.every)
+}
+
+const (
+	// burst is how many hints are answered at once after a quiet time: those of a
+	// release and of the acquisition that follows, and some to spare.
+	burst = 4
+	// shortest and longest are the bounds of a poll interval that follows from
+	// a record.
+	shortest, longest = 10 * time.Millisecond, 30 * time.Minute
+)
+
+// Changes implements leaderelection.ChangeFeed. It fails if Hints or a read does. It merges states
+// that follow each other faster than it reads them, and never yields a record older than one that
+// it has yielded.
+func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
+	return func(yield func(*leaderelection.RaceEntry, error) bool) {
+		if ctx.Err() != nil {
+			return
+		}
+		if err := d.follow(ctx, yield); err != nil && ctx.Err() == nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// follow returns nil if the loop was left.
+func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry, error) bool) error {
+	if err := d.check(); err != nil {
+		return err
+	}
+	l := listen(ctx, &d.source)
+	defer l.stop()
+	p := pace{every: d.opts.MinInterval}
+	var last leaderelection.RaceEntry // without what belongs to the consumer
+	interval := d.interval(leaderelection.DefaultTermLength)
+	for first, hinted := true, false; ; first = false {
+		begun := time.Now()
+		e, err := d.read(ctx, interval)
+		if err != nil {
+			return err
+		}
+		interval = d.interval(e.TermLength)
+		look := begun.Add(interval)
+		if news := first || e.Compare(&last) > 0; news {
+			last.ElectionNumber, last.Extension = e.ElectionNumber, e.Extension
+			if !yield(e, nil) {
+				return nil
+			}
+		} else if again := begun.Add(d.opts.MinInterval); hinted && again.Before(look) {
+			look = again // the read may have lagged behind what it was hinted at
+		}
+		if hinted, err = l.wait(ctx, &p, look); err != nil {
+			return err
+		}
+	}
+}
+
+// interval is how long to go without a read, where the record's term is this.
+func (d *Decider) interval(term time.Duration) time.Duration {
+	switch {
+	case d.opts.PollInterval > 0:
+		return max(d.opts.PollInterval, shortest)
+	case term <= 0:
+		term = leaderelection.DefaultTermLength
+	}
+	return min(max(term/2, shortest), longest)
+}
+
+// read reads. A store that does not answer must not silence the feed: the candidate
+// takes over.
+func (d *Decider) read(ctx context.Context, interval time.Duration) (*leaderelection.RaceEntry, error) {
+	limit := max(interval, time.Second)
+	reading, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	e, err := d.decider.ReadCurrent(reading)
+	switch {
+	case err == nil && e == nil:
+		return nil, errors.New("leaderelection/hinted: ReadCurrent returned nil without an error")
+	case err != nil && ctx.Err() == nil && reading.Err() != nil:
+		return nil, fmt.Errorf("leaderelection/hinted: no answer within %v: %w", limit, err)
+	}
+	return e, err
+}
+
+// Signal passes each hint on to all feeds of a process, for a source that tells only one listener.
+// Give its Hints to NewDecider, and call Changed for each change: in the handler of a webhook, or a
+// loop over a channel or over the messages of a queue.
+//
+//	var signal hinted.Signal
+//	http.HandleFunc("POST /changed", func(http.ResponseWriter, *http.Request) { signal.Changed() })
+//	decider := hinted.NewDecider(polled, signal.Hints, nil)
+//
+// The zero Signal is ready, and must not be copied. Its methods may be called by several goroutines
+// at once. A Signal cannot know that its source has failed: then only the feeds' own polls find
+// changes.
+type Signal struct {
+	mu        sync.Mutex
+	listeners map[*func()]struct{}
+}
+
+// Changed is a hint to all listeners. It never blocks.
+func (s *Signal) Changed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for changed := range s.listeners {
+		(*changed)()
+	}
+}
+
+// Hints is a Hints. It listens until ctx ends, and does not fail.
+func (s *Signal) Hints(ctx context.Context, changed func()) error {
+	s.mu.Lock()
+	if s.listeners == nil {
+		s.listeners = map[*func()]struct{}{}
+	}
+	s.listeners[&changed] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.listeners, &changed)
+	}()
+	changed() // for what was written before it listened
+	<-ctx.Done()
+	return nil
+}
+
+const (
+	// announceTime is how long an announcement may take.
+	announceTime = time.Second
+	// announceWait is how long a write waits for it.
+	announceWait = time.Second / 10
+)
+
+// announcer makes announcements, one at a time. Those that come meanwhile become one.
+type announcer struct {
+	announce func(ctx context.Context) // may be nil
+	mu       sync.Mutex
+	running  bool
+	again    bool
+}
+
+// written announces a write, and waits for that, but not for long, nor if an earlier
+// one is still being announced.
+func (a *announcer) written() {
+	if a.announce == nil || !a.begin() {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for more := true; more; more = a.more() {
+			ctx, cancel := context.WithTimeout(context.Background(), announceTime)
+			a.announce(ctx)
+			cancel()
+		}
+	}()
+	timeout := time.NewTimer(announceWait)
+	defer timeout.Stop()
+	select {
+	case <-done:
+	case <-timeout.C:
+	}
+}
+
+// begin reports whether there is nobody yet who announces.
+func (a *announcer) begin() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.again = a.running
+	if a.running {
+		return false
+	}
+	a.running = true
+	return true
+}
+
+// more reports whether something was written meanwhile, and else ends the announcing.
+func (a *announcer) more() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.running, a.again = a.again, false
+	return a.running
 }

@@ -4,19 +4,29 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/kubernetes"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
 
 // imitation answers as a kube-apiserver does what this package and client-go ask about
@@ -59,6 +69,30 @@ func imitationClient(t testing.TB, way http.RoundTripper) *clientset.Clientset {
 	}
 	return c
 }
+
+// imitated is an election on an imitation.
+func imitated(t testing.TB) (*imitation, *kubernetes.Decider) {
+	t.Helper()
+	s := newImitation()
+	return s, decider(imitationClient(t, s), "one")
+}
+
+// ServeHTTP makes it a server.
+func (s *imitation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a, err := s.RoundTrip(r)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	defer a.Body.Close()
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(a.StatusCode)
+	_, _ = io.Copy(w, a.Body)
+}
+
+// roundTrip is a transport.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // RoundTrip implements http.RoundTripper.
 func (s *imitation) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -238,4 +272,346 @@ func (s *imitation) lease(name string) *coordinationv1.Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.leases[name].DeepCopy()
+}
+
+// Nothing that answers in the API server's place with a success is believed: neither that
+// something was written, nor that the election is empty, nor what a watch tells.
+func TestLies(t *testing.T) {
+	for _, lie := range httpfault.Lies() {
+		t.Run(lie.Name, func(t *testing.T) {
+			s := newImitation()
+			liar := &httpfault.Liar{Next: s, About: func(r *http.Request) bool { return true }}
+			honest, d := decider(imitationClient(t, s), "one"), decider(imitationClient(t, liar), "one")
+			token := feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
+			token = feedtest.Write(t, d, 2, token)
+			feedtest.Read(t, d)
+			liar.Tell(&lie)
+			if next, err := d.WriteEntry(t.Context(), feedtest.State(3, token)); err == nil || errors.Is(err, leaderelection.ErrPermanent) {
+				t.Errorf("WriteEntry: %v, %v", next, err)
+			}
+			e, err := d.ReadCurrent(t.Context())
+			if err == nil && (!lie.Replay || e.ElectionNumber > 2) { // an old answer may be read
+				t.Errorf("ReadCurrent: %+v", e)
+			}
+			if err == nil && e.ElectionNumber == 0 && lie.Name != "ReplayFirst" { // when it was empty
+				t.Errorf("it reads as empty: %+v", e)
+			}
+			if liar.Told() == 0 {
+				t.Error("no lie was told")
+			}
+			feedtest.Reads(t, honest, 2)
+		})
+	}
+}
+
+// twisted changes what the API server answers to PUT.
+func twisted(next http.RoundTripper, twist func(l *coordinationv1.Lease)) roundTrip {
+	return func(r *http.Request) (*http.Response, error) {
+		a, err := next.RoundTrip(r)
+		if err != nil || r.Method != http.MethodPut {
+			return a, err
+		}
+		var l coordinationv1.Lease
+		if err := json.NewDecoder(a.Body).Decode(&l); err != nil {
+			return nil, err
+		}
+		twist(&l)
+		data, err := json.Marshal(&l)
+		a.Body = io.NopCloser(bytes.NewReader(data))
+		return a, err
+	}
+}
+
+// Only an answer that bears the very thing that was written is a success.
+func TestAnswersOfOtherThings(t *testing.T) {
+	for name, twist := range map[string]func(l *coordinationv1.Lease){
+		"another name":         func(l *coordinationv1.Lease) { l.Name = "two" },
+		"another namespace":    func(l *coordinationv1.Lease) { l.Namespace = "other" },
+		"another kind":         func(l *coordinationv1.Lease) { l.Kind = "ConfigMap" },
+		"another object":       func(l *coordinationv1.Lease) { l.UID = "other" },
+		"no uid":               func(l *coordinationv1.Lease) { l.UID = "" },
+		"no version":           func(l *coordinationv1.Lease) { l.ResourceVersion = "" },
+		"a version in words":   func(l *coordinationv1.Lease) { l.ResourceVersion = "new" },
+		"the version it was":   func(l *coordinationv1.Lease) { l.ResourceVersion = "101" },
+		"an older version":     func(l *coordinationv1.Lease) { l.ResourceVersion = "7" },
+		"another record":       func(l *coordinationv1.Lease) { l.Annotations["leaderelection/record"] += " " },
+		"written over another": func(l *coordinationv1.Lease) { l.Annotations["leaderelection/written"] += " " },
+		"no annotations":       func(l *coordinationv1.Lease) { l.Annotations = nil },
+		"another holder":       func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ref("x") },
+		"a shorter lease":      func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ref(int32(1)) },
+		"fewer transitions":    func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = nil },
+		"not renewed":          func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newImitation()
+			token := feedtest.Write(t, decider(imitationClient(t, s), "one"), 1, nil)
+			d := decider(imitationClient(t, twisted(s, twist)), "one")
+			feedtest.Passing(t, feedtest.WriteError(t, d, 2, token), "lease default/one", "proxy")
+		})
+	}
+}
+
+// What a watch tells that is old, or another's, is not passed on; what is none of its
+// events ends the feed; and one that ends at once is not begun again and again.
+func TestWatchThatLies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newImitation()
+		honest := decider(imitationClient(t, s), "one")
+		token := feedtest.Write(t, honest, 1, nil)
+		first, _ := json.Marshal(s.lease("one"))
+		feedtest.Write(t, honest, 2, token)
+		second, _ := json.Marshal(s.lease("one"))
+		event := func(kind string, object []byte) string {
+			return `{"type":"` + kind + `","object":` + string(object) + `}`
+		}
+		status := `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"it hurts"}`
+		for name, c := range map[string]struct {
+			events []string
+			words  string
+		}{
+			"nothing":            {nil, "as soon as it had begun"},
+			"old things":         {[]string{event("ADDED", first), event("MODIFIED", second), event("DELETED", first)}, "as soon as it had begun"},
+			"another's":          {[]string{event("MODIFIED", []byte(strings.ReplaceAll(string(second), `"one"`, `"two"`)))}, "proxy"},
+			"another kind":       {[]string{event("MODIFIED", []byte(strings.ReplaceAll(string(second), `"Lease"`, `"Pod"`)))}, "proxy"},
+			"an unknown event":   {[]string{event("SHOUTED", second)}, "proxy"},
+			"a bare bookmark":    {[]string{event("BOOKMARK", []byte("{}"))}, "proxy"},
+			"a page":             {[]string{"<html></html>"}, "proxy"},
+			"half an event":      {[]string{event("MODIFIED", second)[:100]}, "broke off"},
+			"an error":           {[]string{event("ERROR", []byte(status))}, "it hurts"},
+			"an error in itself": {[]string{event("ERROR", []byte("{}"))}, "proxy"},
+			"gone from the start": {[]string{event("ERROR", []byte(strings.ReplaceAll(strings.ReplaceAll(status, "500", "410"), "InternalError", "Expired")))},
+				"it hurts"},
+			"gone, however often it is read": {[]string{event("ADDED", second), event("ERROR", []byte(strings.ReplaceAll(strings.ReplaceAll(status, "500", "410"), "InternalError", "Expired")))},
+				"it hurts"},
+			"without end": {[]string{`{"type":"` + strings.Repeat("x", 3<<20)}, "broke off"},
+		} {
+			d := decider(imitationClient(t, roundTrip(func(r *http.Request) (*http.Response, error) {
+				if r.URL.Query().Get("watch") != "true" {
+					return s.RoundTrip(r)
+				}
+				return response(r, http.StatusOK, io.NopCloser(strings.NewReader(strings.Join(c.events, "\n")))), nil
+			})), "one")
+			n := 0
+			for e, err := range d.Changes(t.Context()) {
+				if n++; n > 2 {
+					break
+				}
+				if n == 1 {
+					if err != nil || e.ElectionNumber != 2 {
+						t.Errorf("%s: first %+v, %v", name, e, err)
+					}
+					continue
+				}
+				if e != nil {
+					t.Errorf("%s: it tells of %+v", name, e)
+				}
+				feedtest.Passing(t, err, c.words)
+			}
+			if n != 2 {
+				t.Errorf("%s: %d entries and errors", name, n)
+			}
+		}
+	})
+}
+
+// A watch that its server has ended is resumed where it was, by bookmarks as well; if
+// that is forgotten the Lease is read again. Nothing is missed.
+func TestWatchIsResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, d := imitated(t)
+		token := feedtest.Write(t, d, 1, nil)
+		feed := feedtest.Follow(t, d)
+		expect := func(number uint64) {
+			t.Helper()
+			if n := feedtest.Next(t, feed); n.Err != nil || uint64(n.ElectionNumber) != number {
+				t.Fatalf("the feed yields %+v, want %d", n, number)
+			}
+		}
+		requests := func(gets, watches int) {
+			t.Helper()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.gets != gets || s.watches != watches {
+				t.Errorf("%d reads and %d watches, want %d and %d", s.gets, s.watches, gets, watches)
+			}
+		}
+		expect(1)
+		time.Sleep(time.Minute)
+		token = feedtest.Write(t, d, 2, token)
+		expect(2)
+		requests(1, 1)
+
+		s.endWatches()
+		synctest.Wait()
+		requests(1, 2)
+		token = feedtest.Write(t, d, 3, token)
+		expect(3)
+
+		// Other objects change, and a bookmark tells how far the watch is.
+		time.Sleep(time.Minute)
+		s.mu.Lock()
+		s.rv += 1000
+		s.mu.Unlock()
+		s.bookmark()
+		synctest.Wait()
+		s.mu.Lock()
+		s.oldest = s.rv - 10
+		s.mu.Unlock()
+		s.endWatches()
+		synctest.Wait()
+		requests(1, 3)
+		token = feedtest.Write(t, d, 4, token)
+		expect(4)
+
+		// The server has forgotten where the watch was: written meanwhile, and compacted.
+		time.Sleep(time.Minute)
+		s.mu.Lock()
+		s.rv += 1000
+		s.oldest = s.rv
+		s.mu.Unlock()
+		s.endWatches()
+		synctest.Wait()
+		requests(2, 5) // one that was refused, and one from what was read
+		expect(4)
+		feedtest.Write(t, d, 5, token)
+		expect(5)
+	})
+}
+
+// says answers everything with one Status.
+type says struct {
+	code   int
+	reason metav1.StatusReason
+	name   string
+	plain  bool // a text instead
+	asked  *int
+}
+
+func (s says) RoundTrip(r *http.Request) (*http.Response, error) {
+	*s.asked++
+	code, status := refusal(s.code, s.reason, s.name)
+	if code == 429 {
+		status.(*metav1.Status).Details.RetryAfterSeconds = 1 // as NewTooManyRequests does; with a Status, client-go ignores the header
+	}
+	data, err := json.Marshal(status)
+	if s.plain {
+		data = []byte("<html>no</html>")
+	}
+	a := response(r, code, io.NopCloser(bytes.NewReader(data)))
+	if s.plain {
+		a.Header.Set("Content-Type", "text/html")
+	}
+	a.Header.Set("Retry-After", "1")
+	return a, err
+}
+
+// Refusals are judged by who makes them, and no request is made twice: the campaign
+// retries, which client-go would do ten times, silently.
+func TestRefusalsByOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		says
+		words string
+	}{
+		"not found, of another": {says{code: 404, reason: metav1.StatusReasonNotFound, name: "two"}, "imitated"},
+		"not found, by a proxy": {says{code: 404, plain: true}, "proxy"},
+		"conflict, by a proxy":  {says{code: 409, plain: true}, "proxy"},
+		"forbidden, by a proxy": {says{code: 403, plain: true}, "proxy"},
+		"too many requests":     {says{code: 429, reason: metav1.StatusReasonTooManyRequests}, "overloaded"},
+		"too many, in plain":    {says{code: 429, plain: true}, "overloaded"},
+		"away, in plain":        {says{code: 503, plain: true}, "proxy"},
+		"unavailable":           {says{code: 503, reason: metav1.StatusReasonServiceUnavailable}, "imitated"},
+		"etcd was too slow":     {says{code: 504, reason: metav1.StatusReasonTimeout}, "imitated"},
+		"an error of its own":   {says{code: 500, reason: metav1.StatusReasonInternalError}, "imitated"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			c.asked = &asked
+			d := decider(imitationClient(t, c.says), "one")
+			e, err := d.ReadCurrent(t.Context())
+			feedtest.Passing(t, err, c.words, "reading lease default/one")
+			if e != nil {
+				t.Errorf("it reads %+v", e)
+			}
+			_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
+			feedtest.Passing(t, err, c.words, "writing lease default/one")
+			if c.code == 429 || c.code == 503 && c.plain {
+				feedtest.Pauses(t, err, time.Second)
+			}
+			if asked != 2 {
+				t.Errorf("%d requests for two calls", asked)
+			}
+		})
+	}
+}
+
+// What a server asks for in Retry-After, of which client-go knows whole seconds alone, is a pause
+// if it is a date, a fraction, or very much, too.
+func TestPauseThatClientGoDoesNotKnow(t *testing.T) {
+	var header string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", header)
+		http.Error(w, "too many", http.StatusTooManyRequests)
+	}))
+	t.Cleanup(server.Close)
+	d := opened(t, "kubernetes://default/x?kubeconfig="+kubeconfig(t, server.URL))
+	for _, c := range []struct {
+		header      string
+		least, most time.Duration
+	}{
+		{"20", 20 * time.Second, 20 * time.Second},
+		{"20.5", 21 * time.Second, 21 * time.Second},
+		{"99999999999999999999", 365 * 24 * time.Hour, math.MaxInt64},
+		{time.Now().Add(time.Hour).UTC().Format(http.TimeFormat), 59 * time.Minute, time.Hour},
+	} {
+		header = c.header
+		err := feedtest.ReadError(t, d)
+		var asked *leaderelection.RetryAfterError
+		if !errors.As(err, &asked) || asked.After < c.least || asked.After > c.most {
+			t.Errorf("Retry-After: %s: %v", header, err)
+		}
+	}
+	header = "soon"
+	if err, asked := feedtest.ReadError(t, d), (*leaderelection.RetryAfterError)(nil); errors.As(err, &asked) {
+		t.Errorf("Retry-After: %s: %v", header, err)
+	}
+}
+
+// What the API server says of a refusal is told as it is; advice is given only if that is
+// the cause for sure.
+func TestAdviceOnlyWhereItIsCertain(t *testing.T) {
+	const role, short = "bind the candidate's service account", "keep ConnectionParams"
+	for name, c := range map[string]struct {
+		status metav1.Status
+		advice string
+	}{
+		"no permission": {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden,
+			Message: `leases.coordination.k8s.io "one" is forbidden: User "u" cannot update resource "leases" in API group "coordination.k8s.io" in the namespace "default"`}, role},
+		"a quota": {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden,
+			Message: `leases.coordination.k8s.io "one" is forbidden: exceeded quota: q, requested: count/leases.coordination.k8s.io=1, used: 5, limited: 5`}, ""},
+		"a webhook": {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden, Message: `admission webhook "w.example" denied the request: no leases on Fridays`}, ""},
+		"a policy": {metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid,
+			Message: `leases.coordination.k8s.io "one" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: too few labels`}, ""},
+		"a wrong field": {metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid, Message: `spec.leaseDurationSeconds: must be greater than 0`,
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.leaseDurationSeconds"}}}}, ""},
+		"too long": {metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid, Message: `metadata.annotations: Too long: may not be more than 262144 bytes`,
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeTooLong, Field: "metadata.annotations"}}}}, short},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.status.TypeMeta, c.status.Status = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, "Failure"
+			d := decider(imitationClient(t, roundTrip(func(r *http.Request) (*http.Response, error) {
+				data, err := json.Marshal(&c.status)
+				return response(r, int(c.status.Code), io.NopCloser(bytes.NewReader(data))), err
+			})), "one")
+			_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
+			feedtest.Permanent(t, err, c.status.Message, c.advice)
+			for _, advice := range []string{role, short} {
+				if advice != c.advice && strings.Contains(err.Error(), advice) {
+					t.Errorf("it advises to %q: %v", advice, err)
+				}
+			}
+			if strings.Index(err.Error(), c.status.Message) > strings.Index(err.Error(), c.advice) && c.advice != "" {
+				t.Errorf("the server's words come after the advice: %v", err)
+			}
+		})
+	}
 }

@@ -67,8 +67,7 @@ func TestForeign(t *testing.T) {
 		"made beforehand":                     {true, func(*coordinationv1.Lease) {}, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newImitation()
-			d := decider(imitationClient(t, s), "one")
+			s, d := imitated(t)
 			if !c.fresh {
 				feedtest.Write(t, d, 7, nil)
 			}
@@ -137,8 +136,7 @@ func TestUnusableLease(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newImitation()
-			d := decider(imitationClient(t, s), "one")
+			s, d := imitated(t)
 			feedtest.Write(t, d, 7, nil)
 			s.change("one", change)
 			_, err := d.ReadCurrent(t.Context())
@@ -167,8 +165,7 @@ func TestUnusableLease(t *testing.T) {
 
 // A damaged Lease that changes meanwhile is judged again.
 func TestResetOfWhatHasChanged(t *testing.T) {
-	s := newImitation()
-	d := decider(imitationClient(t, s), "one")
+	s, d := imitated(t)
 	feedtest.Write(t, d, 7, nil)
 	s.change("one", func(l *coordinationv1.Lease) { delete(l.Annotations, "leaderelection/written") })
 	_, err := d.ReadCurrent(t.Context())
@@ -242,8 +239,7 @@ func TestWritten(t *testing.T) {
 // A client-go candidate that leads cannot be asked to hand over; if one has released,
 // the Lease can be reserved.
 func TestTransferAndClientGo(t *testing.T) {
-	s := newImitation()
-	d := decider(imitationClient(t, s), "one")
+	s, d := imitated(t)
 	s.change("one", func(l *coordinationv1.Lease) { l.Spec = bySpec("x", 15, 3) })
 	if err := leaderelection.Transfer(t.Context(), d, "b"); !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), `"x"`) || !strings.Contains(err.Error(), "client-go") {
 		t.Errorf("Transfer: %v", err)
@@ -262,8 +258,7 @@ func TestTransferAndClientGo(t *testing.T) {
 
 // A token is greater than leaseTransitions, even if these have run ahead of the record.
 func TestTokenIsAboveTransitions(t *testing.T) {
-	s := newImitation()
-	d := decider(imitationClient(t, s), "one")
+	s, d := imitated(t)
 	s.change("one", func(l *coordinationv1.Lease) { l.Spec = bySpec("", 1, 30) })
 	feedtest.Write(t, d, 7, feedtest.Read(t, d).Token) // by somebody who counts again
 	s.change("one", func(l *coordinationv1.Lease) { l.Spec = bySpec("x", 15, *l.Spec.LeaseTransitions+1) })
@@ -277,8 +272,7 @@ func TestTokenIsAboveTransitions(t *testing.T) {
 func TestNumberBornWithTheTimeOutlivesTheAnnotations(t *testing.T) {
 	born := uint64(time.Now().Unix())
 	for taken := range int32(2) {
-		s := newImitation()
-		d := decider(imitationClient(t, s), "one")
+		s, d := imitated(t)
 		feedtest.Write(t, d, born, nil)
 		feedtest.Write(t, d, born+1, feedtest.Read(t, d).Token)
 		s.change("one", func(l *coordinationv1.Lease) {
@@ -290,8 +284,7 @@ func TestNumberBornWithTheTimeOutlivesTheAnnotations(t *testing.T) {
 		}
 	}
 	// A number that leaves client-go no room to count in is not written there.
-	s := newImitation()
-	d := decider(imitationClient(t, s), "one")
+	s, d := imitated(t)
 	feedtest.Write(t, d, math.MaxInt32, nil)
 	if n := *s.lease("one").Spec.LeaseTransitions; n != 0 {
 		t.Errorf("leaseTransitions is %d", n)
@@ -316,8 +309,7 @@ func TestEmptied(t *testing.T) {
 		"of a later generation":    {metav1.ObjectMeta{Generation: 2, ManagedFields: []metav1.ManagedFieldsEntry{by(0)}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newImitation()
-			d := decider(imitationClient(t, s), "one")
+			s, d := imitated(t)
 			s.change("one", func(l *coordinationv1.Lease) {
 				l.CreationTimestamp, l.Generation, l.ManagedFields = c.meta.CreationTimestamp, c.meta.Generation, c.meta.ManagedFields
 				if l.CreationTimestamp.IsZero() {

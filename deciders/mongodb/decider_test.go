@@ -31,8 +31,7 @@ func TestConformance(t *testing.T) {
 
 // A document that is none of ours is reported, and left alone.
 func TestForeignDocumentIsLeftAlone(t *testing.T) {
-	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	s, d := imitated(t)
 	for name, doc := range map[string]bson.M{
 		"another's":            {"_id": "web", "holder": "x"},
 		"without a version":    {"_id": "web", "record": `{}`},
@@ -56,8 +55,7 @@ func TestForeignDocumentIsLeftAlone(t *testing.T) {
 
 // Fields that somebody has added stay.
 func TestOtherFieldsAreLeftAlone(t *testing.T) {
-	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	s, d := imitated(t)
 	token := feedtest.Write(t, d, 1, nil)
 	s.touch(collection, "web", "note", "ours")
 	token = feedtest.Write(t, d, 2, token)
@@ -75,7 +73,7 @@ func TestOtherFieldsAreLeftAlone(t *testing.T) {
 // What the server answers, and what becomes of it.
 func TestServerErrors(t *testing.T) {
 	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()+"&retryReads=false&retryWrites=false"), database, collection, "web", nil)
+	d := web(t, s.uri()+"&retryReads=false&retryWrites=false")
 	token := feedtest.Write(t, d, 1, nil)
 	for code, word := range map[int32]string{
 		13: "grant", 18: "password", 72: "options", 73: "name", 121: "validator", 61: "shard", 166: "view", 10334: "short",
@@ -142,8 +140,7 @@ func TestOpenQuestions(t *testing.T) {
 
 // An answer that does not show the document as it was to be written is no success.
 func TestFalseSuccess(t *testing.T) {
-	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	s, d := imitated(t)
 	other := bson.D{{Key: "_id", Value: "web"}, {Key: "version", Value: bson.NewObjectID()}, {Key: "record", Value: "{}"}}
 	for _, create := range []bool{true, false} {
 		s.inject(nil)
@@ -173,7 +170,7 @@ func TestFalseSuccess(t *testing.T) {
 func TestToldBeforeCommit(t *testing.T) {
 	t.Parallel()
 	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()+"&retryWrites=false"), database, collection, "web", nil)
+	d := web(t, s.uri()+"&retryWrites=false")
 	s.inject(func(c string) *fault { return &fault{early: c == "findAndModify"} })
 	elected := make(chan leaderelection.ElectionNumber, 1)
 	told := make(chan struct{}, 100)
@@ -213,8 +210,7 @@ func TestToldBeforeCommit(t *testing.T) {
 // With retryable writes, which are the driver's default, a lost answer is asked for
 // again, and is what it was.
 func TestRetryableWrites(t *testing.T) {
-	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	s, d := imitated(t)
 	lose := func() {
 		once := true
 		s.inject(func(c string) *fault {
@@ -239,11 +235,11 @@ func TestNoName(t *testing.T) {
 // With no server, or one that does not answer, every call returns when its ctx ends.
 func TestNoAnswer(t *testing.T) {
 	s := imitate(t)
-	hung := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	hung := web(t, s.uri())
 	feedtest.Write(t, hung, 1, nil)
 	s.inject(func(c string) *fault { return &fault{hang: c != "hello" && c != "isMaster"} })
 	defer s.inject(nil)
-	for _, d := range []*mongodb.Decider{hung, mongodb.NewDecider(client(t, "mongodb://127.0.0.1:1"), database, collection, "web", nil)} {
+	for _, d := range []*mongodb.Decider{hung, web(t, "mongodb://127.0.0.1:1")} {
 		feedtest.TimesOut(t, 200*time.Millisecond, d, nil, `"web"`)
 	}
 }
@@ -266,4 +262,86 @@ func TestDisconnectedClient(t *testing.T) {
 func TestBareNumbers(t *testing.T) {
 	d := mongodb.NewDecider(client(t, "mongodb://127.0.0.1:1"), database, collection, "one", &mongodb.Options{FeedWait: 10})
 	feedtest.Refuses(t, d, "nanoseconds")
+}
+
+// config is a replica set's: a letter for each member. V votes and has data, H is hidden,
+// A is an arbiter, N has data and no vote.
+func config(members string, more ...bson.E) bson.D {
+	list := bson.A{}
+	for i, kind := range members {
+		votes := int32(1)
+		if kind == 'N' {
+			votes = 0
+		}
+		list = append(list, bson.D{{Key: "_id", Value: i}, {Key: "votes", Value: votes}, {Key: "arbiterOnly", Value: kind == 'A'}, {Key: "hidden", Value: kind == 'H'}})
+	}
+	return append(bson.D{{Key: "_id", Value: "rs0"}, {Key: "members", Value: list}}, more...)
+}
+
+// What a replica set's configuration says is warned of if it may lose a confirmed write,
+// or keep all from writing. By the imitation: FerretDB has no replica sets.
+func TestDurability(t *testing.T) {
+	for name, c := range map[string]struct {
+		config bson.D
+		want   []string
+	}{
+		"three":              {config("VVV", bson.E{Key: "writeConcernMajorityJournalDefault", Value: true}), nil},
+		"one hidden":         {config("VVH"), nil},
+		"five, two arbiters": {config("VVVAA"), []string{"3 voting members with data", "when 3 have it"}},
+		"one":                {config("V"), []string{"one voting member with data", "three members"}},
+		"one has the vote":   {config("VNN"), []string{"one voting member with data"}},
+		"two":                {config("VV"), []string{"2 voting members with data", "when 2 have it", "nobody can lead while one"}},
+		"an arbiter":         {config("VVA"), []string{"2 voting members with data", "when 2 have it"}},
+		"two arbiters":       {config("VVAA"), []string{"2 voting members with data", "when 2 have it"}},
+		"in memory":          {config("VVV", bson.E{Key: "writeConcernMajorityJournalDefault", Value: false}), []string{"writeConcernMajorityJournalDefault is false", "keep a journal"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := imitate(t)
+			s.config = c.config
+			feedtest.Examines(t, mongodb.NewDecider(client(t, s.uri()), database, collection, "e", nil), c.want...)
+		})
+	}
+}
+
+// A user who may not see the configuration is told so, and what hello says is examined.
+func TestDurabilityRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		said bson.D
+		want []string
+	}{
+		"one":        {nil, []string{"one voting member with data"}},
+		"passives":   {bson.D{{Key: "passives", Value: bson.A{"127.0.0.1:1", "127.0.0.1:2"}}}, nil},
+		"an arbiter": {bson.D{{Key: "passives", Value: bson.A{"127.0.0.1:1"}}, {Key: "arbiters", Value: bson.A{"127.0.0.1:2"}}}, []string{"2 voting members with data", "when 2 have it"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := imitate(t)
+			s.said = c.said
+			uri := "mongodb://" + s.addr + "/?directConnection=true" // not to the others, which are not there
+			w, err := mongodb.NewDecider(client(t, uri), database, collection, "e", nil).Durability(t.Context())
+			feedtest.Warns(t, w, c.want...)
+			feedtest.Passing(t, err, `"e"`, "replSetGetConfig", "clusterMonitor", "not authorized")
+		})
+	}
+	s := imitate(t)
+	s.config = config("")
+	_, err := mongodb.NewDecider(client(t, s.uri()), database, collection, "e", nil).Durability(t.Context())
+	feedtest.Passing(t, err, "names no members")
+	s.inject(func(string) *fault { return &fault{cut: true} })
+	_, err = mongodb.NewDecider(client(t, "mongodb://"+s.addr+"/?serverSelectionTimeoutMS=100"), database, collection, "e", nil).Durability(t.Context())
+	feedtest.Passing(t, err, "examining the server of", `"e"`)
+}
+
+// A server by itself, which is what FerretDB says that it is, is warned of. Mongos tells
+// nothing of its shards, and that is said.
+func TestDurabilityOutsideReplicaSets(t *testing.T) {
+	s := imitate(t)
+	s.standalone = true
+	d := mongodb.NewDecider(client(t, "mongodb://"+s.addr), database, collection, "e", nil)
+	feedtest.Examines(t, d, "not a member of a replica set", "candidates poll", "three members")
+	s.mu.Lock()
+	s.said = bson.D{{Key: "msg", Value: "isdbgrid"}}
+	s.mu.Unlock()
+	w, err := d.Durability(t.Context())
+	feedtest.Warns(t, w)
+	feedtest.Passing(t, err, "mongos", "shards", `"e"`)
 }

@@ -22,9 +22,8 @@ import (
 // A write that is on the primary, and not yet on a majority, when the feed is opened is not missed: the
 // change stream begins after it, so the feed's first read must show it.
 func TestFeedBeginsDuringAWrite(t *testing.T) {
-	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
-	other := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	s, d := imitated(t)
+	other := web(t, s.uri())
 	token := feedtest.Write(t, d, 1, nil)
 	s.hold()
 	written := make(chan leaderelection.LeaderToken, 1)
@@ -48,8 +47,7 @@ func TestFeedBeginsDuringAWrite(t *testing.T) {
 
 // A feed that begins while the primary cannot reach its majority says nothing old.
 func TestFeedBeginsWithoutTheMajority(t *testing.T) {
-	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	s, d := imitated(t)
 	token := feedtest.Write(t, d, 1, nil)
 	s.hold()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -71,7 +69,7 @@ func TestFeedBeginsWithoutTheMajority(t *testing.T) {
 // read concern but majority.
 func TestClientsOwnConcerns(t *testing.T) {
 	for _, level := range []string{"local", "linearizable"} {
-		d := mongodb.NewDecider(client(t, imitate(t).uri()+"&w=1&journal=false&readConcernLevel="+level), database, collection, "web", nil)
+		d := web(t, imitate(t).uri()+"&w=1&journal=false&readConcernLevel="+level)
 		feed := feedtest.Follow(t, d)
 		feedtest.Number(t, feed, 0)
 		feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
@@ -153,8 +151,7 @@ func TestClientsOwnTimeout(t *testing.T) {
 
 // A feed whose ctx ends before FeedWait is over works until then.
 func TestFeedWithDeadline(t *testing.T) {
-	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	_, d := imitated(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for e, err := range d.Changes(ctx) {
@@ -191,8 +188,7 @@ func TestDirectConnectionToASecondary(t *testing.T) {
 // A capped collection forgets its oldest documents when others add theirs, and with the record the
 // tokens: nothing is written to it. A user who may not list collections is not kept from electing.
 func TestCappedCollection(t *testing.T) {
-	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	s, d := imitated(t)
 	s.mu.Lock()
 	s.capped[collection] = []bson.Raw{}
 	s.mu.Unlock()
@@ -240,8 +236,7 @@ func TestAnnouncementsInAnotherCollection(t *testing.T) {
 
 // A server without a journal refuses to wait for it, with a code that says nothing else.
 func TestNoJournal(t *testing.T) {
-	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	s, d := imitated(t)
 	for text, advice := range map[string]string{"cannot use 'j' option when a host does not have journaling enabled": "--nojournal", "another bad value": ""} {
 		s.inject(func(c string) *fault {
 			if c != "findAndModify" {
@@ -264,8 +259,8 @@ func TestNoJournal(t *testing.T) {
 func TestReadBackWaitsForTheJournal(t *testing.T) {
 	s := imitate(t)
 	s.standalone = true
-	d := mongodb.NewDecider(client(t, "mongodb://"+s.addr), database, collection, "web", nil)
-	other := mongodb.NewDecider(client(t, "mongodb://"+s.addr), database, collection, "web", nil)
+	d := web(t, "mongodb://"+s.addr)
+	other := web(t, "mongodb://"+s.addr)
 	// givenUp is the error of a call that is given up when so many writes wait for the journal.
 	givenUp := func(waiting int, call func(ctx context.Context) error) error {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -292,7 +287,7 @@ func TestReadBackWaitsForTheJournal(t *testing.T) {
 		for i := range 2 {
 			feedtest.Passing(t, givenUp(2+i, reads(d)), "canceled")
 		}
-		heir := mongodb.NewDecider(client(t, "mongodb://"+s.addr), database, collection, "web", nil)
+		heir := web(t, "mongodb://"+s.addr)
 		heir.Inherit(d)
 		feedtest.Passing(t, givenUp(4, reads(heir)), "canceled")
 		back()
@@ -312,8 +307,7 @@ func TestReadBackWaitsForTheJournal(t *testing.T) {
 
 // A replica set needs no such thing: its reads show what a majority has.
 func TestReadBackOfAReplicaSet(t *testing.T) {
-	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	s, d := imitated(t)
 	token := feedtest.Write(t, d, 1, nil)
 	s.hold()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -335,8 +329,7 @@ func TestReadBackOfAReplicaSet(t *testing.T) {
 // away: each would take a thread and a connection. The ctx of a campaign has no deadline, so the call
 // has its own, and the server knows it.
 func TestCallsEndOnTheServer(t *testing.T) {
-	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	s, d := imitated(t)
 	feedtest.Read(t, d)
 	token := feedtest.Write(t, d, 1, nil)
 	for _, command := range []string{"find", "findAndModify"} {

@@ -2,15 +2,19 @@ package mongodb_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/xdg-go/scram"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/mongodb"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
@@ -136,5 +140,133 @@ func TestPlace(t *testing.T) {
 	const want = `MongoDB ops.elections _id "web" at a:1,b:2`
 	if d := opened(t, "mongodb://me:s3cret@a:1,b:2/ops/elections/web"); d.String() != want {
 		t.Errorf("%s, want %s", d, want)
+	}
+}
+
+// login is how far a connection's client is with logging in.
+type login struct {
+	*scram.ServerConversation
+	in bool
+}
+
+// logins is the server's side of SCRAM-SHA-256 for the one user there is.
+func (s *imitation) logins() *login {
+	client, err := scram.SHA256.NewClient("app", s.password, "")
+	if err != nil {
+		s.t.Error(err)
+	}
+	server, err := scram.SHA256.NewServer(func(user string) (scram.StoredCredentials, error) {
+		if user != "app" {
+			return scram.StoredCredentials{}, errors.New("there is no such user")
+		}
+		return client.GetStoredCredentialsWithError(scram.KeyFactors{Salt: "salt", Iters: 4096})
+	})
+	if err != nil {
+		s.t.Error(err)
+	}
+	return &login{ServerConversation: server.NewConversation(), in: s.password == ""}
+}
+
+// pass returns the answer to a command that logs in, or that a client may not send before
+// it has, and else nil.
+func (l *login) pass(r *request) bson.D {
+	elements, err := r.body.Elements()
+	if err != nil || len(elements) == 0 {
+		return nil
+	}
+	step := func(payload string, done bool) bson.D {
+		return bson.D{{Key: "conversationId", Value: 1}, {Key: "done", Value: done},
+			{Key: "payload", Value: bson.Binary{Data: []byte(payload)}}, {Key: "ok", Value: 1}}
+	}
+	switch name := elements[0].Key(); name {
+	case "hello", "isMaster", "ismaster":
+		return nil
+	case "saslStart":
+		_, payload := r.body.Lookup("payload").Binary()
+		if db := r.body.Lookup("$db").StringValue(); db != "admin" {
+			return failure(18, "Authentication failed.") // the user is kept in admin
+		}
+		challenge, err := l.Step(string(payload))
+		if err != nil {
+			return failure(18, "Authentication failed.")
+		}
+		return step(challenge, false)
+	case "saslContinue":
+		_, payload := r.body.Lookup("payload").Binary()
+		proof, err := l.Step(string(payload))
+		if err != nil {
+			return failure(18, "Authentication failed.")
+		}
+		l.in = true
+		return step(proof, true)
+	default:
+		if !l.in {
+			return failure(13, "Command "+name+" requires authentication")
+		}
+		return nil
+	}
+}
+
+func TestAuthentication(t *testing.T) {
+	s := imitate(t)
+	s.mu.Lock()
+	s.password = "s3cret"
+	s.mu.Unlock()
+	at := "mongodb://app:s3cret@" + s.addr + "/ops/elections/web?replicaSet=rs0&serverSelectionTimeoutMS=2000"
+	d := opened(t, at)
+	feed := feedtest.Follow(t, d)
+	feedtest.Number(t, feed, 0)
+	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
+	feedtest.Number(t, feed, 1)
+	feedtest.Read(t, opened(t, at+"&authMechanism=SCRAM-SHA-256&authSource=admin"))
+
+	for what, c := range map[string]struct{ address, word string }{
+		"a wrong password":     {strings.Replace(at, "s3cret", "s3cret-not", 1), "authSource"},
+		"another user":         {strings.Replace(at, "app", "somebody", 1), "authSource"},
+		"another database":     {at + "&authSource=ops", "authSource"},
+		"without logging in":   {strings.Replace(at, "app:s3cret@", "", 1), "grant"},
+		"a method it has none": {at + "&authMechanism=SCRAM-SHA-1", "authSource"},
+	} {
+		d := opened(t, c.address)
+		for _, err := range feedtest.Errors(t, d) {
+			feedtest.Denied(t, err, c.word, "ops.elections")
+			if err != nil && strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("%s: a secret in the error: %v", what, err)
+			}
+		}
+	}
+}
+
+// TLS both ways, on FerretDB: the server shows a certificate, and demands one.
+func TestTLS(t *testing.T) {
+	stores.Nightly(t, "the client tries again for some seconds before it says what is wrong")
+	ca, other := feedtest.NewAuthority(t, "server", "client"), feedtest.NewAuthority(t, "client")
+	server := stores.FerretDB(t, "-tls-cert", ca.Path("server.pem"), "-tls-key", ca.Path("server.key"), "-tls-ca", ca.Path("ca.pem"))
+	at := strings.TrimSuffix(server.URI, "/") + "/ops/elections/web?serverSelectionTimeoutMS=5000"
+	authority, own := "&tls_ca="+ca.Path("ca.pem"), "&tls_cert="+ca.Path("client.pem")+"&tls_key="+ca.Path("client.key")
+	d := opened(t, at+"&tls=true"+authority+own)
+	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
+	feedtest.Reads(t, d, 1)
+	for what, c := range map[string]struct{ parameters, word string }{
+		"an authority that the system does not know": {"&tls=true" + own, "tls_ca"},
+		"another's authority":                        {"&tls=true&tls_ca=" + other.Path("ca.pem") + own, "tls_ca"},
+	} {
+		begin := time.Now()
+		feedtest.Permanent(t, feedtest.ReadError(t, opened(t, at+c.parameters)), c.word, "ops.elections")
+		if took := time.Since(begin); took > 10*time.Second {
+			t.Errorf("%s: it took %v", what, took)
+		}
+	}
+	for what, parameters := range map[string]string{
+		"no certificate of one's own": "&tls=true" + authority,
+		"another's certificate":       "&tls=true" + authority + "&tls_cert=" + other.Path("client.pem") + "&tls_key=" + other.Path("client.key"),
+		"no TLS":                      "",
+	} {
+		// Mostly the driver only says that the connection was closed.
+		_, err := opened(t, at+parameters).ReadCurrent(t.Context())
+		feedtest.Says(t, err, "ops.elections")
+		if errors.Is(err, leaderelection.ErrLostRace) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }

@@ -22,9 +22,10 @@ func ExampleNewDecider() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	create := &jetstream.KeyValueConfig{Replicas: 3} // 1 on a single server
-	config := leaderelection.Config{Decider: natskv.NewDecider(js, "elections", "billing", &natskv.Options{Create: create}), LeaderID: "web-1"}
-	log.Print(config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
-		return ctx.Err() // work, and ask view.ValueInFuture() before each act
-	}))
+	log.Print(leaderelection.Config{Decider: natskv.NewDecider(js, "elections", "billing", nil), LeaderID: "web-1"}.Run(context.Background(), work))
+}
+
+// work is done by the leader.
+func work(ctx context.Context, view *leaderelection.TimeView) error {
+	return ctx.Err() // ask view.ValueInFuture() before each act
 }

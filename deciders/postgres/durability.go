@@ -3,9 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"regexp"
-	"strconv"
-	"sync"
 
 	"github.com/c8e606e4/leaderelection/deciders/durability"
 	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/commit"
@@ -54,7 +51,7 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 	warn(!standby && names == "" && receivers > 0,
 		fmt.Sprintf(`synchronous_standby_names is "", and replication has %d receivers: a fail-over to one that lags forgets a confirmed write, and two may lead`, receivers),
 		"name in it each standby that a fail-over may promote, all of which must answer, such as FIRST 2 (a, b); or let a term pass before a new primary serves")
-	must, of := quorum(names, receivers)
+	must, of := commit.Quorum(names, receivers)
 	warn(!standby && names != "" && must < of,
 		fmt.Sprintf("synchronous_standby_names is %q: a write is confirmed when %d of %d standbys have it, a fail-over to another standby forgets it, and two may lead", names, must, of),
 		fmt.Sprintf("let a fail-over promote only the most advanced of at least %d of these standbys; or name two or more, all of which must answer; or let a term pass before a new primary serves", of-must+1))
@@ -65,32 +62,4 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 		fmt.Sprintf("this is %s, and there are tables of that name in the schemas %s: a candidate with another search_path takes part in another election, and leads as well", at, others),
 		"name the schema, as in table="+at.Schema+"."+at.Table+", or drop the others")
 	return all, nil
-}
-
-// synchronous is the form of synchronous_standby_names that counts. Only an examination needs it, so
-// it is not compiled when a program starts.
-var synchronous = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?is)^\s*(?:(?:ANY|FIRST)\s+)?(\d+)\s*\((.*)\)\s*$`) })
-
-// quorum reads synchronous_standby_names: how many standbys must have a write, and out of how
-// many. A star is for all that there are.
-func quorum(names string, receivers int) (must, of int) {
-	must = 1
-	if m := synchronous().FindStringSubmatch(names); m != nil {
-		must, _ = strconv.Atoi(m[1])
-		names = m[2]
-	}
-	quotes := 0
-	of = 1
-	for _, c := range names {
-		switch {
-		case c == '"':
-			quotes++
-		case quotes%2 == 1:
-		case c == '*':
-			return must, max(receivers, must)
-		case c == ',':
-			of++
-		}
-	}
-	return must, of
 }

@@ -1,17 +1,24 @@
 package postgres_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/postgres"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 // On a way on which each answer takes 2 ms, so that what counts is how often a
@@ -21,7 +28,7 @@ func TestHandover(t *testing.T) {
 	stores.Nightly(t, "it cuts connections and waits")
 	proxy := stores.NewRelay(t, stores.Postgres(t).Addr)
 	proxy.Delay(2 * time.Millisecond)
-	feedtest.Handover(t, elections(proxy.Addr))
+	feedtest.Handover(t, pg.Elections(proxy.Addr))
 }
 
 // A statement is a request, be it LISTEN or whatever.
@@ -31,82 +38,20 @@ func TestIdle(t *testing.T) {
 	server := stores.Postgres(t, "shared_preload_libraries=pg_stat_statements")
 	p := pool(t, server.Addr)
 	exec(t, p, "CREATE EXTENSION pg_stat_statements")
-	feedtest.Idle(t, elections(server.Addr), func() (n int) {
-		const query = "SELECT coalesce(sum(calls), 0)::int FROM pg_stat_statements WHERE query NOT LIKE '%pg_stat_statements%'"
-		if err := p.QueryRow(t.Context(), query).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
+	feedtest.Idle(t, pg.Elections(server.Addr), func() int {
+		return value[int](t, p, "SELECT coalesce(sum(calls), 0)::int FROM pg_stat_statements WHERE query NOT LIKE '%pg_stat_statements%'")
 	})
 }
 
-// killer ends all connections of a victim's.
-func killer(t *testing.T, p *pgxpool.Pool, victim string) func() {
-	return func() {
-		exec(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", victim)
-	}
-}
-
-// The observer's connection is cut, its connections killed by the server, the server
-// killed and started again.
 func TestNews(t *testing.T) {
-	stores.Nightly(t, "it cuts connections and waits")
-	t.Parallel()
-	server := stores.Postgres(t)
-	proxy := stores.NewRelay(t, server.Addr)
-	kill := killer(t, pool(t, server.Addr), "victim")
-	for name, c := range map[string]struct {
-		victim  string
-		trouble feedtest.Trouble
-	}{
-		"cut":           {proxy.Addr, feedtest.Trouble{Break: proxy.Refuse, Heal: proxy.Heal}},
-		"feed killed":   {server.Addr, feedtest.Trouble{Break: kill, Heal: kill}},
-		"server killed": {server.Addr, feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			election := feedtest.Unique()
-			writer := postgres.NewDecider(pool(t, server.Addr), "leaderelection", election, create)
-			feedtest.News(t, writer, postgres.NewDecider(pool(t, c.victim, "application_name=victim"), "leaderelection", election, create), c.trouble)
-		})
-	}
+	pg.News(t, func(addr string) {
+		exec(t, pool(t, addr), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
+	})
 }
 
-// The server is killed in the middle of a leadership, and started again.
-func TestOutage(t *testing.T) {
-	stores.Nightly(t, "it breaks the store and waits")
-	t.Parallel()
-	server := stores.Postgres(t)
-	feedtest.Outage(t, elections(server.Addr), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }})
-}
+func TestOutage(t *testing.T) { pg.Outage(t) }
 
-// A feed through which nothing comes any more ends, though its connection stands;
-// one that is merely quiet does not.
-func TestSilence(t *testing.T) {
-	stores.Nightly(t, "it cuts connections and waits")
-	t.Parallel()
-	const silence = time.Second
-	server := stores.Postgres(t)
-	proxy := stores.NewRelay(t, server.Addr)
-	d := postgres.NewDecider(pool(t, proxy.Addr), "leaderelection", "e", &postgres.Options{CreateTable: true, FeedSilence: silence})
-	feed := feedtest.Follow(t, d)
-	feedtest.Next(t, feed)
-	select {
-	case n := <-feed:
-		t.Fatalf("while nothing happens the feed yields %+v", n)
-	case <-time.After(3 * silence):
-	}
-	token := feedtest.Write(t, postgres.NewDecider(pool(t, server.Addr), "leaderelection", "e", nil), 1, nil)
-	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 || n.Token != token {
-		t.Fatalf("%+v", n)
-	}
-	hung := time.Now()
-	proxy.Cut()
-	feedtest.Passing(t, feedtest.Next(t, feed).Err, `"e"`, "the server does not answer")
-	if took := time.Since(hung); took > 10*silence {
-		t.Errorf("noticed after %v", took)
-	}
-	proxy.Heal()
-}
+func TestSilence(t *testing.T) { pg.Silence(t, "the server does not answer") }
 
 // A change that was not notified, since it was made by hand, is news after a silence.
 func TestUnnotifiedChange(t *testing.T) {
@@ -123,7 +68,7 @@ func TestUnnotifiedChange(t *testing.T) {
 
 // A record that is too long for a notification, or nearly so, is news all the same.
 func TestLongRecords(t *testing.T) {
-	d := postgres.NewDecider(pool(t, stores.Postgres(t).Addr), "leaderelection", "e", create)
+	d := decider(pool(t, stores.Postgres(t).Addr))
 	feed := feedtest.Follow(t, d)
 	token := feedtest.Next(t, feed).Token
 	for i, size := range []int{0, 5000, 5500, 5560, 5600, 5650, 5700, 5760, 5800, 5830, 5900, 6000, 7900, 100000} {
@@ -143,7 +88,7 @@ func TestLongRecords(t *testing.T) {
 // what was known.
 func TestRowMadeAgain(t *testing.T) {
 	p := pool(t, stores.Postgres(t).Addr)
-	d := postgres.NewDecider(p, "leaderelection", "e", create)
+	d := decider(p)
 	feed := feedtest.Follow(t, d)
 	old := feedtest.Write(t, d, 1, feedtest.Next(t, feed).Token)
 	feedtest.Next(t, feed)
@@ -167,14 +112,11 @@ func TestRowMadeAgain(t *testing.T) {
 func TestOthersOfTheDatabase(t *testing.T) {
 	server := stores.Postgres(t)
 	p := pool(t, server.Addr)
-	d := postgres.NewDecider(p, "leaderelection", "e", create)
+	d := decider(p)
 	feed := feedtest.Follow(t, d)
 	token := feedtest.Write(t, d, 1, feedtest.Next(t, feed).Token)
 	feedtest.Next(t, feed)
-	var known string
-	if err := p.QueryRow(t.Context(), `SELECT 'leaderelection_' || left(encode(sha256('public'::bytea || '\x00' || 'leaderelection'::bytea || '\x00' || 'e'::bytea), 'hex'), 32)`).Scan(&known); err != nil {
-		t.Fatal(err)
-	}
+	known := value[string](t, p, `SELECT 'leaderelection_' || left(encode(sha256('public'::bytea || '\x00' || 'leaderelection'::bytea || '\x00' || 'e'::bytea), 'hex'), 32)`)
 	exec(t, p, "CREATE ROLE stranger LOGIN")
 	stranger, err := pgxpool.New(t.Context(), fmt.Sprintf("postgres://stranger@%s/postgres?sslmode=disable", server.Addr))
 	if err != nil {
@@ -217,5 +159,255 @@ func TestOthersOfTheDatabase(t *testing.T) {
 	}
 	if n := feedtest.Next(t, feed); n.ElectionNumber != leaderelection.ElectionNumber(3) {
 		t.Errorf("the feed yields %+v", n)
+	}
+}
+
+// The feed's connection is made as the pool's are, by the pool's own hooks: passwords
+// that are good for one connection come from there.
+func TestFeedConnectsAsThePoolDoes(t *testing.T) {
+	server := stores.Postgres(t)
+	exec(t, pool(t, server.Addr), `CREATE ROLE app LOGIN; GRANT CREATE ON SCHEMA public TO app; CREATE SCHEMA AUTHORIZATION app`, pgx.QueryExecModeSimpleProtocol)
+	var fails atomic.Bool
+	failure := errors.New("no token to be had")
+	p := adjusted(t, server.Addr, "pool_max_conns=1", func(config *pgxpool.Config) {
+		config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+			c.User = "app"
+			if fails.Load() {
+				return failure
+			}
+			return nil
+		}
+		config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.Exec(ctx, "SET search_path = app")
+			if fails.Load() {
+				return failure
+			}
+			return err
+		}
+	})
+	d := decider(p)
+	t.Run("works", func(t *testing.T) {
+		feeds := []<-chan feedtest.Item{feedtest.Follow(t, d), feedtest.Follow(t, d)} // beside the pool, which has one connection
+		for _, feed := range feeds {
+			feedtest.Number(t, feed, 0)
+		}
+		feedtest.Write(t, d, 1, nil)
+		for _, feed := range feeds {
+			feedtest.Number(t, feed, 1)
+		}
+	})
+	feedtest.Reads(t, postgres.NewDecider(pool(t, server.Addr), "app.leaderelection", "e", nil), 1)
+
+	fails.Store(true)
+	if n := feedtest.Next(t, feedtest.Follow(t, d)); !errors.Is(n.Err, failure) {
+		t.Errorf("the feed yields %+v", n)
+	}
+}
+
+// However many elections a process takes part in, one connection listens for all.
+func TestSharedConnection(t *testing.T) {
+	t.Parallel()
+	const elections, most = 50, 4
+	server := stores.Postgres(t)
+	watch := pool(t, server.Addr)
+	connections := func() int {
+		return value[int](t, watch, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'process'")
+	}
+	p := pool(t, server.Addr, "application_name=process") // of 4
+	exec(t, watch, postgres.Schema("leaderelection"))
+	for round := range uint64(2) {
+		t.Run("", func(t *testing.T) {
+			feeds := make([]<-chan feedtest.Item, elections)
+			deciders := make([]*postgres.Decider, elections)
+			for i := range feeds {
+				deciders[i] = postgres.NewDecider(p, "leaderelection", fmt.Sprint("e", i), nil)
+				feeds[i] = feedtest.Follow(t, deciders[i])
+			}
+			for i, feed := range feeds {
+				feedtest.Write(t, deciders[i], round+1, feedtest.Number(t, feed, round).Token)
+				if e := feedtest.Number(t, feed, round+1); e.LeaderID != "a" {
+					t.Errorf("election %d: %+v", i, e)
+				}
+			}
+			if n := connections(); n > most+1 {
+				t.Errorf("%d elections have %d connections, want %d and one that listens", elections, n, most)
+			}
+			if round == 0 {
+				return // all leave
+			}
+			exec(t, watch, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'process' AND query LIKE '%LISTEN%'")
+			for i, feed := range feeds {
+				feedtest.Passing(t, feedtest.Next(t, feed).Err, fmt.Sprintf(`"e%d"`, i), "57P01")
+			}
+			again := feedtest.Follow(t, deciders[0])
+			feedtest.Number(t, again, round+1)
+		})
+		feedtest.Eventually(t, "nobody listens any more", func() bool { return connections() <= most })
+	}
+}
+
+// A feed that is behind reads instead, and the others do not wait for it.
+func TestSlowFollower(t *testing.T) {
+	p := pool(t, stores.Postgres(t).Addr)
+	d := decider(p)
+	quick := feedtest.Follow(t, d)
+	token := feedtest.Next(t, quick).Token
+	const states = 100
+	slow, at := make(chan struct{}), uint64(0)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	up, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for e, err := range d.Changes(ctx) {
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if n := uint64(e.ElectionNumber); n < at {
+				t.Errorf("after %d the feed yields %d", at, n)
+			} else if at = n; n == 0 {
+				close(up)
+				<-slow
+			} else if n == states {
+				return
+			}
+		}
+	}()
+	<-up
+	for n := uint64(1); n <= states; n++ {
+		token = feedtest.Write(t, d, n, token)
+		feedtest.Number(t, quick, n)
+	}
+	close(slow)
+	<-ended
+	if at != states {
+		t.Errorf("the slow one has come to %d of %d", at, states)
+	}
+}
+
+// If there is no way to a connection of its own the feed is silent, and ends with
+// its ctx.
+func TestNoWayToListen(t *testing.T) {
+	p := pool(t, stores.Postgres(t).Addr)
+	for name, d := range map[string]*postgres.Decider{
+		"no pool":  postgres.NewDecider(struct{ postgres.DB }{p}, "leaderelection", "e", create),
+		"NoListen": postgres.NewDecider(p, "leaderelection", "e", &postgres.Options{CreateTable: true, NoListen: true}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
+			stillFeed(t, d, 300*time.Millisecond)
+		})
+	}
+}
+
+// stillFeed fails the test if a feed yields something, or ends by itself.
+func stillFeed(t *testing.T, d *postgres.Decider, during time.Duration) {
+	t.Helper()
+	ctx := storetest.Within(t, during)
+	for e, err := range d.Changes(ctx) {
+		t.Errorf("the feed yields %+v, %v", e, err)
+	}
+	if ctx.Err() == nil {
+		t.Error("the feed has ended of its own accord")
+	}
+}
+
+// A table that is dropped is made again, if it may be, and else reported.
+func TestTableDropped(t *testing.T) {
+	p := pool(t, stores.Postgres(t).Addr)
+	maker, other := decider(p), postgres.NewDecider(p, "leaderelection", "e", nil)
+	token := feedtest.Write(t, maker, 1, nil)
+	feedtest.Read(t, other)
+	exec(t, p, "DROP TABLE leaderelection")
+	feedtest.Permanent(t, feedtest.WriteError(t, other, 2, token), "42P01", "CREATE TABLE")
+	feedtest.Passing(t, feedtest.ReadError(t, maker), "42P01", "made again")
+	feedtest.Write(t, maker, 2, feedtest.Read(t, maker).Token)
+	feedtest.Reads(t, other, 2)
+}
+
+// Behind a pooler in transaction mode, in which each statement may be another session's:
+// all of a decider's contract, its feed listening on a direct connection.
+func TestConformanceBehindAPooler(t *testing.T) {
+	stores.Nightly(t, "the suite once more")
+	server := stores.Postgres(t)
+	bouncer := stores.PgBouncer(t, server, 3)
+	config, err := pgx.ParseConfig("postgres://postgres@" + server.Addr + "/postgres?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
+		name := feedtest.Unique()
+		return func() leaderelection.RaceDecider {
+			return postgres.NewDecider(pool(t, bouncer.Addr), "leaderelection", name, &postgres.Options{
+				CreateTable: true,
+				Listen:      func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, config) },
+			})
+		}
+	}, nil)
+}
+
+// A feed that listens through such a pooler finds out that it is deaf, and one on a
+// standby that it cannot listen: it says so once, and is silent from then on. It leaves
+// no session listening.
+func TestDeafFeed(t *testing.T) {
+	stores.Nightly(t, "it starts a standby")
+	t.Parallel()
+	server := stores.Postgres(t)
+	d := decider(pool(t, server.Addr))
+	feedtest.Write(t, d, 1, nil)
+	standby := stores.PostgresStandby(t, server)
+	for name, addr := range map[string]string{"pooler": stores.PgBouncer(t, server, 3).Addr, "LISTEN during recovery": standby.Addr} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := opened(t, addr, "")
+			feed := feedtest.Follow(t, d)
+			feedtest.Passing(t, feedtest.Next(t, feed).Err, name, "listen_url", "listen=false")
+			if n, more := <-feed; more {
+				t.Errorf("after its error the feed yields %+v", n)
+			}
+			stillFeed(t, d, 3*time.Second)
+		})
+	}
+}
+
+// If nobody can listen, candidates and observers poll.
+func TestElectionBehindAPooler(t *testing.T) {
+	server := stores.Postgres(t)
+	bouncer := stores.PgBouncer(t, server, 3)
+	for name, more := range map[string]string{
+		"told":                "&listen=false",
+		"found out":           "",
+		"the simple protocol": "&listen=false&default_query_exec_mode=simple_protocol",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address := pg.At(bouncer.Addr, url.QueryEscape(name)) + more
+			elected := make(chan string, 2)
+			run := func(id string) (leave func()) {
+				ctx, cancel := context.WithCancel(t.Context())
+				c, err := leaderelection.Config{
+					Decider: pg.Opened(t, address), LeaderID: id, TermLength: 2 * time.Second,
+					OnElected: func(context.Context, *leaderelection.TimeView) { elected <- id },
+				}.Start(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { cancel(); _ = c.Wait() })
+				return cancel
+			}
+			leave := run("first")
+			<-elected
+			run("second")
+			select {
+			case id := <-elected:
+				t.Fatalf("%s is elected, too", id)
+			case <-time.After(5 * time.Second): // more than a term, and than it takes to find out
+			}
+			left := time.Now()
+			leave()
+			<-elected
+			t.Logf("another leads %v after the first has left", time.Since(left).Round(time.Millisecond))
+		})
 	}
 }

@@ -3,7 +3,8 @@ package postgres_test
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/postgres"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 // pair is a primary whose commits wait for a standby, which can be cut off.
@@ -50,13 +52,6 @@ func (pr *pair) inSync(t *testing.T) {
 		err := p.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming')").Scan(&ok)
 		return err == nil && ok
 	})
-}
-
-// within is a ctx for a store call.
-func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // A write whose wait for the standby ended early is in the row for all to see, and on
@@ -103,16 +98,7 @@ func unreplicated(t *testing.T, options string) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config, err := pgxpool.ParseConfig("postgres://postgres@" + pr.primary.Addr + "/postgres?sslmode=disable&application_name=candidate&" + options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.adjust(config)
-			p, err := pgxpool.NewWithConfig(t.Context(), config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer p.Close()
+			p := adjusted(t, pr.primary.Addr, "application_name=candidate&"+options, c.adjust)
 			election := feedtest.Unique()
 			d := postgres.NewDecider(p, "leaderelection", election, create)
 			token := feedtest.Write(t, d, 1, nil)
@@ -123,7 +109,7 @@ func unreplicated(t *testing.T, options string) {
 					c.end()
 				}
 			}()
-			_, err = d.WriteEntry(within(t, c.timeout), feedtest.State(2, token))
+			_, err := d.WriteEntry(storetest.Within(t, c.timeout), feedtest.State(2, token))
 			feedtest.Passing(t, err, election)
 			other := postgres.NewDecider(observer, "leaderelection", election, nil)
 			var seen *leaderelection.RaceEntry
@@ -133,7 +119,7 @@ func unreplicated(t *testing.T, options string) {
 			})
 			unconfirmed := func(when string) {
 				t.Helper()
-				e, err := d.ReadCurrent(within(t, time.Second))
+				e, err := d.ReadCurrent(storetest.Within(t, time.Second))
 				if err == nil {
 					t.Errorf("%s: the standby lacks it, and it is read back: %+v", when, e)
 				}
@@ -141,18 +127,18 @@ func unreplicated(t *testing.T, options string) {
 			}
 			unconfirmed("after the write")
 			if name == "ctx ended" && options == "" { // it says what it waits for, within the time that the campaign has
-				_, err := d.ReadCurrent(within(t, time.Minute))
+				_, err := d.ReadCurrent(storetest.Within(t, time.Minute))
 				feedtest.Passing(t, err, "waits for a synchronous standby", `synchronous_standby_names is "*"`)
 			}
 			// A loser's answer must not tell of it either.
-			if _, err := d.WriteEntry(within(t, time.Second), feedtest.State(2, token)); err == nil {
+			if _, err := d.WriteEntry(storetest.Within(t, time.Second), feedtest.State(2, token)); err == nil {
 				t.Error("a stale write is taken")
 			} else if lost := new(leaderelection.LostRaceError); errors.As(err, &lost) && lost.Current != nil {
 				t.Errorf("a lost race tells of %+v", lost.Current)
 			}
 			// An operator's request to hand over carries the record on.
 			seen.Successor, seen.Extension = leaderelection.AnySuccessor, seen.Extension+1
-			if _, err := other.WriteEntry(within(t, time.Second), seen); err == nil {
+			if _, err := other.WriteEntry(storetest.Within(t, time.Second), seen); err == nil {
 				t.Error("a write is taken that the standby lacks")
 			}
 			unconfirmed("after another's write on top")
@@ -171,13 +157,9 @@ func TestUnheard(t *testing.T) {
 	stores.Nightly(t, "it starts a standby")
 	t.Parallel()
 	server := stores.Postgres(t)
-	unprepared, err := pgxpool.New(t.Context(), "postgres://postgres@"+server.Addr+"/postgres?sslmode=disable")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unprepared.Close()
+	unprepared := adjusted(t, server.Addr, "", func(*pgxpool.Config) {})
 	p := pool(t, server.Addr)
-	prepared := postgres.NewDecider(p, "leaderelection", "e", create)
+	prepared := decider(p)
 	before := postgres.NewDecider(unprepared, "leaderelection", "e", create)
 	token := feedtest.Write(t, before, 1, nil) // nothing waits, so there is nothing to hear
 	(&pair{primary: server, standby: stores.PostgresStandby(t, server)}).sync(t, p)
@@ -185,15 +167,15 @@ func TestUnheard(t *testing.T) {
 		"a pool":         postgres.NewDecider(unprepared, "leaderelection", "e", nil),
 		"no connections": postgres.NewDecider(alone{p}, "leaderelection", "e", nil),
 	} {
-		_, err := d.WriteEntry(within(t, 20*time.Second), feedtest.State(2, token))
+		_, err := d.WriteEntry(storetest.Within(t, 20*time.Second), feedtest.State(2, token))
 		feedtest.Permanent(t, err, "postgres.Prepare", "synchronous_standby_names")
 		if e := feedtest.Read(t, prepared); e.ElectionNumber != 1 {
 			t.Errorf("%s: it has written %+v", name, e)
 		}
 	}
-	_, err = before.WriteEntry(within(t, 20*time.Second), feedtest.State(2, token))
+	_, err := before.WriteEntry(storetest.Within(t, 20*time.Second), feedtest.State(2, token))
 	feedtest.Permanent(t, err, "postgres.Prepare")
-	if e, err := before.ReadCurrent(within(t, 20*time.Second)); err == nil {
+	if e, err := before.ReadCurrent(storetest.Within(t, 20*time.Second)); err == nil {
 		t.Errorf("it reads back what it cannot prove: %+v", e)
 	}
 	feedtest.Write(t, prepared, 3, feedtest.Read(t, prepared).Token)
@@ -217,7 +199,7 @@ func TestCommitLevels(t *testing.T) {
 	}
 	pr.between.Refuse()
 	for _, level := range levels {
-		if _, err := decider(level).WriteEntry(within(t, 300*time.Millisecond), feedtest.State(2, tokens[level])); err == nil {
+		if _, err := decider(level).WriteEntry(storetest.Within(t, 300*time.Millisecond), feedtest.State(2, tokens[level])); err == nil {
 			t.Errorf("with synchronous_commit=%s a write is answered that the standby lacks", level)
 		}
 	}
@@ -231,7 +213,7 @@ func TestFailOverToStandby(t *testing.T) {
 	const term, skew = 4 * time.Second, 200 * time.Millisecond
 	pr := newPair(t)
 	start := func(id, addr string) (*leaderelection.Campaign, <-chan struct{}) {
-		return feedtest.Campaign(t, opened(t, fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&create=true&listen=false&election=e", addr)), id, term, skew)
+		return feedtest.Campaign(t, opened(t, addr, "&listen=false"), id, term, skew)
 	}
 	old, elected := start("old", pr.primary.Addr)
 	<-elected
@@ -252,4 +234,210 @@ func TestFailOverToStandby(t *testing.T) {
 		t.Errorf("the new leader leads, and the old one for %v more", left)
 	}
 	t.Logf("a new leader %v after the cut", time.Since(cut).Round(time.Millisecond))
+}
+
+// With synchronous_commit=off a crash forgets what others have written a moment
+// before, and not what a Decider has.
+func TestAsynchronousCommit(t *testing.T) {
+	server := stores.Postgres(t, "synchronous_commit=off", "wal_writer_delay=10s", "wal_writer_flush_after=0", "autovacuum=off")
+	p := pool(t, server.Addr)
+	exec(t, p, "CREATE TABLE other (n int)")
+	d := decider(p)
+	token := feedtest.Write(t, d, 1, nil)
+	forgotten := 0
+	for number := uint64(2); number < 5; number++ {
+		token = feedtest.Write(t, d, number, token)
+		exec(t, p, "INSERT INTO other VALUES ($1)", number)
+		server.Stop() // as a crash does
+		server.Start(t)
+		again := pool(t, server.Addr)
+		if value[int](t, again, "SELECT count(*) FROM other WHERE n = $1", number) == 0 {
+			forgotten++
+		}
+		d = postgres.NewDecider(again, "leaderelection", "e", nil)
+		if e := feedtest.Read(t, d); uint64(e.ElectionNumber) != number || e.Token != token {
+			t.Errorf("the crash took back the record of leadership %d: %+v", number, e)
+		}
+		p = again
+	}
+	if forgotten == 0 {
+		t.Error("no crash has forgotten anything: nothing was shown")
+	}
+}
+
+// Each setting by which a server forgets what it has confirmed is warned of, and a
+// server without one is not.
+func TestDurability(t *testing.T) {
+	stores.Nightly(t, "it starts a standby")
+	server := stores.Postgres(t, "fsync=on")
+	p := pool(t, server.Addr)
+	warns := func(p *pgxpool.Pool, words ...string) {
+		t.Helper()
+		feedtest.Examines(t, decider(p), words...)
+	}
+	set := func(setting, value string) {
+		t.Helper()
+		exec(t, p, "ALTER SYSTEM SET "+setting+" = '"+value+"'")
+		exec(t, p, "SELECT pg_reload_conf()")
+		feedtest.Eventually(t, setting+" is "+value, func() (ok bool) {
+			err := p.QueryRow(t.Context(), "SELECT current_setting($1) = $2", setting, value).Scan(&ok)
+			return err == nil && ok
+		})
+	}
+	warns(p)
+	set("full_page_writes", "off")
+	warns(p, "full_page_writes is off", "full_page_writes = on")
+	set("full_page_writes", "on")
+
+	standby := stores.PostgresStandby(t, server, "fsync=on")
+	feedtest.Eventually(t, "the standby receives", func() (ok bool) { // it serves before it does
+		err := p.QueryRow(t.Context(), "SELECT count(*) = 1 FROM pg_stat_replication").Scan(&ok)
+		return err == nil && ok
+	})
+	warns(p, "synchronous_standby_names is", "1 receivers", "FIRST 2 (a, b)")
+	warns(pool(t, standby.Addr), "pg_is_in_recovery", "name the primary")
+	set("synchronous_standby_names", "*") // the only one
+	warns(p)
+	set("synchronous_standby_names", "ANY 1 (walreceiver, b)")
+	warns(p, "when 1 of 2 standbys have it", "the most advanced of at least 2")
+	set("synchronous_standby_names", "FIRST 2 (walreceiver, b)")
+	warns(p)
+	// Who names several hosts means the primary.
+	set("synchronous_standby_names", "")
+	both := opened(t, standby.Addr+","+server.Addr, "")
+	feedtest.Write(t, both, 1, nil)
+	if s := both.String(); !strings.Contains(s, standby.Addr+","+server.Addr) {
+		t.Error(s)
+	}
+
+	unsafe := pool(t, stores.Postgres(t, "fsync=off").Addr)
+	warns(unsafe, "fsync is off", "fsync = on")
+	exec(t, unsafe, "ALTER TABLE leaderelection SET UNLOGGED")
+	_, err := postgres.NewDecider(unsafe, "leaderelection", "e", nil).Durability(t.Context())
+	feedtest.Permanent(t, err, "UNLOGGED", "SET LOGGED")
+}
+
+// hanging is a pool to which the server does not answer from some time on.
+type hanging struct {
+	*pgxpool.Pool
+	reads, notes atomic.Bool
+}
+
+func (h *hanging) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if h.reads.Load() {
+		<-ctx.Done()
+	}
+	return h.Pool.QueryRow(ctx, sql, args...)
+}
+
+func (h *hanging) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if h.notes.Load() && strings.Contains(sql, "pg_notify") {
+		<-ctx.Done()
+	}
+	return h.Pool.Exec(ctx, sql, args...)
+}
+
+// A server that falls silent just when the feed asks it something ends the feed, too,
+// not only one that falls silent in between.
+func TestServerHangsWhileItIsAsked(t *testing.T) {
+	stores.Nightly(t, "it waits for the server or the client to give up")
+	t.Parallel()
+	p := pool(t, stores.Postgres(t).Addr)
+	writer := decider(p)
+	token := feedtest.Write(t, writer, 1, nil)
+	for name, c := range map[string]struct {
+		hang func(*hanging)
+		late bool // after the feed has begun
+	}{
+		"at its first read":    {hang: func(h *hanging) { h.reads.Store(true) }},
+		"at its own word":      {hang: func(h *hanging) { h.notes.Store(true) }},
+		"at what it must read": {hang: func(h *hanging) { h.reads.Store(true) }, late: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &hanging{Pool: p}
+			d := postgres.NewDecider(h, "leaderelection", "e", nil)
+			feedtest.Read(t, d) // the table has been looked at
+			if !c.late {
+				c.hang(h)
+			}
+			feed := feedtest.Follow(t, d)
+			if c.late {
+				feedtest.Next(t, feed)
+				c.hang(h)
+				e := feedtest.State(2, token)
+				e.ConnectionParams = make([]byte, 100_000) // too long for a notification
+				if _, err := writer.WriteEntry(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			begun := time.Now()
+			feedtest.Passing(t, feedtest.Next(t, feed).Err, `"e"`, "the server does not answer")
+			if took := time.Since(begun); took > 15*time.Second {
+				t.Errorf("noticed after %v", took)
+			}
+		})
+	}
+}
+
+// split is a pool behind what sends reads to a replica that lags, and loses some writes.
+type split struct {
+	*pgxpool.Pool
+	lags, loses atomic.Bool
+	reads       atomic.Int64
+}
+
+func (s *split) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if s.lags.Load() {
+		s.reads.Add(1)
+		sql = strings.Replace(sql, `"leaderelection"`, "replica", 1)
+	}
+	return s.Pool.QueryRow(ctx, sql, args...)
+}
+
+func (s *split) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	if s.loses.Load() {
+		return nil, errors.New("the connection broke")
+	}
+	return s.Pool.Acquire(ctx)
+}
+
+// A record of one's own that is in doubt, and that only a replica still has, is not made
+// sure of again and again.
+func TestDoubtAndLaggingReads(t *testing.T) {
+	t.Parallel()
+	p := pool(t, stores.Postgres(t).Addr)
+	s := &split{Pool: p}
+	d, writer := postgres.NewDecider(s, "leaderelection", "e", create), postgres.NewDecider(p, "leaderelection", "e", nil)
+	token := feedtest.Write(t, writer, 2, feedtest.Write(t, d, 1, nil))
+	exec(t, p, "CREATE TABLE replica AS SELECT * FROM leaderelection")
+	token = feedtest.Write(t, writer, 3, token)
+	s.loses.Store(true)
+	feedtest.Passing(t, feedtest.WriteError(t, d, 4, token), "the connection broke")
+	s.loses.Store(false)
+	s.lags.Store(true)
+	_, err := d.ReadCurrent(storetest.Within(t, 30*time.Second))
+	feedtest.Passing(t, err, "replica", "primary")
+	if n := s.reads.Load(); n > 4 {
+		t.Errorf("it was read %d times", n)
+	}
+	s.lags.Store(false)
+	feedtest.Reads(t, d, 3)
+}
+
+// A record that may not be on the standbys stays in doubt with a new client.
+func TestInherit(t *testing.T) {
+	p := pool(t, stores.Postgres(t).Addr)
+	s := &split{Pool: p}
+	first, writer := decider(s), decider(p)
+	token := feedtest.Write(t, writer, 2, feedtest.Write(t, first, 1, nil))
+	exec(t, p, "CREATE TABLE replica AS SELECT * FROM leaderelection")
+	feedtest.Write(t, writer, 3, token)
+	s.loses.Store(true)
+	feedtest.Passing(t, feedtest.WriteError(t, first, 4, token), "the connection broke")
+	s.loses.Store(false)
+	s.lags.Store(true)
+	second := decider(s)
+	feedtest.Reads(t, second, 2) // as any other's record
+	second.Inherit(first)
+	feedtest.Passing(t, feedtest.ReadError(t, second), "replica", "primary")
 }

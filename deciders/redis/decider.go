@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -297,3 +298,98 @@ func refusal(a script.Answer) error {
 	}
 	return &store.Refusal[version]{Current: s}
 }
+
+// Changes implements leaderelection.ChangeFeed by a subscription. It fails if the connection
+// breaks, and if the server does not answer after a silence. A consumer that is too slow for the
+// server's client-output-buffer-limit also loses its connection.
+func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
+	return d.election.Follow(ctx, d.follow)
+}
+
+func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
+	s, err := script.Do(ctx, d.b.run, func() (*lines.Subscription, error) {
+		client, err := d.b.run.Master(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return d.b.opts.Feeds.lines.Subscribe(ctx, client, d.b.opts.Channel, d.b.opts.FeedSilence)
+	})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+
+	first, err := d.read(ctx) // after the subscription: nothing falls between
+	if err != nil {
+		return err
+	}
+	return store.News(first, func() (*leaderelection.RaceEntry, error) {
+		text, err := s.Next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return d.pushed(ctx, text)
+	}, yield)
+}
+
+// pushed is the record in a message, or the one that is there now.
+func (d *Decider) pushed(ctx context.Context, text string) (*leaderelection.RaceEntry, error) {
+	v, rec, _ := strings.Cut(text, "\n")
+	e, err := d.election.Entry(store.Stored[version]{Data: []byte(rec), At: version(v)})
+	if err != nil || v == "" || d.b.doubtful(e) {
+		// Somebody else's message, which tells nothing; or a write of one's
+		// own that waits for the replicas, as reading does.
+		return d.read(ctx)
+	}
+	return e, nil
+}
+
+var errForeign = store.Wrong("it is a hash, and not a record of this library (no fields \"record\" and \"version\"): name another key, or delete it")
+
+const (
+	noPassword  = "the server has no password: give the client none, or set one"
+	unknownUser = "the server does not know this user and password"
+	aclLacks    = "the user's ACL lacks something: see Permissions in the package's documentation"
+)
+
+// remedies are for the errors of the server that no retry can cure, by a part of their
+// text: a script's errors begin with other words in older servers.
+var remedies = store.Remedies{
+	{Part: "WRONGTYPE", Advice: "the key holds something else: name another, or delete it"},
+	{Part: "NOAUTH", Advice: "the server demands a password: give the client one", Denied: true},
+	{Part: "WRONGPASS", Advice: unknownUser, Denied: true},
+	{Part: "invalid username-password pair", Advice: unknownUser, Denied: true},
+	{Part: "AUTH <password> called without", Advice: "the server has no password for this user: give the client none, or set one", Denied: true},
+	{Part: "no password is set", Advice: noPassword, Denied: true},
+	{Part: "NOPERM", Advice: aclLacks, Denied: true},
+	{Part: "can't run this command or subcommand", Advice: aclLacks, Denied: true},
+	{Part: "can't access at least one of the keys", Advice: "the user's ACL lacks the key: see Permissions in the package's documentation", Denied: true},
+	{Part: "MOVED ", Advice: "this is a Cluster: use redis.NewClusterClient (cluster=true in an address)"},
+	{Part: "DB index is out of range", Advice: "choose another database"},
+	{Part: "SELECT is not allowed in cluster mode", Advice: "a Cluster has database 0 only"},
+	{Part: "unknown command", Advice: "this server, or the proxy before it, lacks a command that is needed: use Redis 5 or later, directly"},
+	{Part: "Write commands not allowed after non deterministic commands", Advice: "the server is too old: use Redis 5 or later"},
+}
+
+// Judge implements store.Store.
+func (b *backend) Judge(err error) store.Verdict {
+	var server redis.Error
+	switch {
+	case errors.Is(err, redis.ErrClosed):
+		return store.Permanent("the client was closed; keep it open while the election goes on")
+	case store.BadCertificate(err):
+		return store.Permanent("check the server's certificate and the client's TLSConfig")
+	case lines.TimedOut(err):
+		return store.Passing(b.WhyLate())
+	case !errors.As(err, &server):
+		return store.Verdict{}
+	}
+	v := remedies.Judge(server)
+	if v == (store.Verdict{}) && strings.Contains(server.Error(), "READONLY") {
+		return store.Passing("this is a replica, or has just become one: name the master, or use Sentinel or Cluster to find it")
+	}
+	return v
+}
+
+// WhyLate is said of a call whose ctx, or the client's own time for it, has ended.
+func (b *backend) WhyLate() string { return "the server did not answer in time" }

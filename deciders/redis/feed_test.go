@@ -1,83 +1,40 @@
 package redis_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/redis"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 func TestHandover(t *testing.T) {
-	feedtest.Handover(t, elections(stores.Redis(t).Addr, nil))
+	feedtest.Handover(t, rd.Elections(stores.Redis(t).Addr))
 }
 
 func TestIdle(t *testing.T) {
 	server := stores.Redis(t)
-	feedtest.Idle(t, elections(server.Addr, nil), func() int { return requests(t, server) })
+	feedtest.Idle(t, rd.Elections(server.Addr), func() int { return requests(t, server) })
 }
 
-// The observer's connection is cut, its subscription killed by the server, the
-// server killed and started again.
 func TestNews(t *testing.T) {
-	stores.Nightly(t, "it cuts connections and waits")
-	server := stores.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
-	proxy := stores.NewRelay(t, server.Addr)
-	for name, c := range map[string]struct {
-		victim  string
-		trouble feedtest.Trouble
-	}{
-		"cut": {proxy.Addr, feedtest.Trouble{Break: proxy.Refuse, Heal: proxy.Heal}},
-		"feed killed": {server.Addr, feedtest.Trouble{
-			Break: func() { server.Ask(t, "CLIENT KILL TYPE pubsub") }, Heal: func() { server.Ask(t, "CLIENT KILL TYPE pubsub") }}},
-		"server killed": {server.Addr, feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			key := feedtest.Unique()
-			feedtest.News(t, redis.NewDecider(client(t, server.Addr), key, nil), redis.NewDecider(client(t, c.victim), key, nil), c.trouble)
-		})
-	}
-}
-
-// The server is killed, and started again with what it had on disk.
-func TestOutage(t *testing.T) {
-	server := stores.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
-	feedtest.Outage(t, elections(server.Addr, nil), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }})
-}
-
-// A feed through which nothing comes any more ends, though its connection stands;
-// one that is merely quiet does not.
-func TestSilence(t *testing.T) {
-	stores.Nightly(t, "it cuts connections and waits")
-	const silence = time.Second
-	server := stores.Redis(t)
-	proxy := stores.NewRelay(t, server.Addr)
-	d := redis.NewDecider(client(t, proxy.Addr), "k", &redis.Options{FeedSilence: silence})
-	feed := feedtest.Follow(t, d)
-	feedtest.Next(t, feed)
-	pings := func() int { return strings.Count(server.Ask(t, "INFO commandstats"), "cmdstat_ping") }
-	for began := time.Now(); time.Since(began) < 3*silence || pings() == 0; {
-		select {
-		case n := <-feed:
-			t.Fatalf("while nothing happens the feed yields %+v", n)
-		case <-time.After(silence):
+	rd.News(t, func(addr string) {
+		if _, err := stores.AskRedis(t.Context(), addr, "CLIENT KILL TYPE pubsub"); err != nil {
+			t.Error(err)
 		}
-	}
-	token := feedtest.Write(t, redis.NewDecider(client(t, server.Addr), "k", nil), 1, nil)
-	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 || n.Token != token {
-		t.Fatalf("%+v", n)
-	}
-	hung := time.Now()
-	proxy.Cut()
-	feedtest.Passing(t, feedtest.Next(t, feed).Err, `"k"`, "PING")
-	if took := time.Since(hung); took > 10*silence {
-		t.Errorf("noticed after %v", took)
-	}
-	proxy.Heal()
+	})
 }
+
+func TestOutage(t *testing.T) { rd.Outage(t) }
+
+func TestSilence(t *testing.T) { rd.Silence(t, "PING") }
 
 // What others publish on the channel is at most a reason to look.
 func TestForeignMessages(t *testing.T) {
@@ -111,5 +68,118 @@ func TestDatabasesShareChannels(t *testing.T) {
 		if n := feedtest.Next(t, feeds[i]); n.Err != nil || n.ElectionNumber != want {
 			t.Errorf("database %d: %+v", i, n)
 		}
+	}
+}
+
+// subscribers waits until so many connections subscribe.
+func subscribers(t *testing.T, server *stores.RedisServer, want int) {
+	t.Helper()
+	feedtest.Eventually(t, fmt.Sprint(want, " connections subscribe"), func() bool { // the server notices an end when it pleases
+		return strings.Count(server.Ask(t, "CLIENT LIST TYPE pubsub"), "id=") == want
+	})
+}
+
+// The feeds of many elections have one connection, on which they are apart; it
+// breaks for all of them, and ends with the last.
+func TestFeedsShareAConnection(t *testing.T) {
+	server := stores.Redis(t)
+	c := client(t, server.Addr)
+	shared := new(redis.Feeds)
+	const n = 30
+	follow := func() (elections []*redis.Decider, feeds []<-chan feedtest.Item) {
+		for i := range n {
+			d := redis.NewDecider(c, fmt.Sprint("k", i), &redis.Options{Feeds: shared})
+			elections, feeds = append(elections, d), append(feeds, feedtest.Follow(t, d))
+		}
+		for i, feed := range feeds {
+			if first := feedtest.Next(t, feed); first.Err != nil {
+				t.Fatalf("election %d: %v", i, first.Err)
+			}
+		}
+		return elections, feeds
+	}
+	elections, feeds := follow()
+	subscribers(t, server, 1)
+	for i, d := range elections {
+		token := feedtest.Write(t, d, uint64(i+1), nil)
+		if e := feedtest.Next(t, feeds[i]); e.Err != nil || e.Token != token {
+			t.Fatalf("election %d: %+v", i, e)
+		}
+	}
+	for i, feed := range feeds {
+		select {
+		case e := <-feed:
+			t.Errorf("election %d hears of another's: %+v", i, e)
+		default:
+		}
+	}
+	server.Ask(t, "CLIENT KILL TYPE pubsub")
+	for _, feed := range feeds {
+		feedtest.Passing(t, feedtest.Next(t, feed).Err, `"k`)
+	}
+	subscribers(t, server, 0)
+	follow()
+	subscribers(t, server, 1)
+}
+
+// One that leaves, and comes back, disturbs nobody.
+func TestFeedsComeAndGo(t *testing.T) {
+	server := stores.Redis(t)
+	c := client(t, server.Addr)
+	shared := new(redis.Feeds)
+	stays := redis.NewDecider(c, "stays", &redis.Options{Feeds: shared})
+	goes := redis.NewDecider(c, "goes", &redis.Options{Feeds: shared})
+	feed := feedtest.Follow(t, stays)
+	feedtest.Next(t, feed)
+	var token leaderelection.LeaderToken
+	for number := range uint64(50) {
+		for _, err := range goes.Changes(t.Context()) {
+			if err != nil {
+				t.Error(err)
+			}
+			break
+		}
+		token = feedtest.Write(t, stays, number+1, token)
+		if e := feedtest.Next(t, feed); e.Err != nil || e.Token != token {
+			t.Fatalf("%+v", e)
+		}
+	}
+	subscribers(t, server, 1)
+}
+
+// A consumer that is slower than the writers gets the newest at last.
+func TestFeedThatIsSlow(t *testing.T) {
+	server := stores.Redis(t)
+	c := client(t, server.Addr)
+	d := redis.NewDecider(c, "k", nil)
+	var token leaderelection.LeaderToken
+	const last = 500
+	for e, err := range d.Changes(storetest.Within(t, 30*time.Second)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for number := uint64(e.ElectionNumber) + 1; number <= last && e.ElectionNumber == 0; number++ {
+			token = feedtest.Write(t, d, number, token)
+		}
+		if e.ElectionNumber == last {
+			return
+		}
+	}
+	t.Error("the last one has not come")
+}
+
+// A client of a type that cannot be compared has connections of its own.
+func TestFeedsOfAnUncommonClient(t *testing.T) {
+	type odd struct {
+		goredis.UniversalClient
+		_ []int
+	}
+	server := stores.Redis(t)
+	d := redis.NewDecider(odd{UniversalClient: client(t, server.Addr)}, "k", &redis.Options{Feeds: new(redis.Feeds)})
+	feed := feedtest.Follow(t, d)
+	feedtest.Next(t, feed)
+	token := feedtest.Write(t, d, 1, nil)
+	if e := feedtest.Next(t, feed); e.Err != nil || e.Token != token {
+		t.Errorf("%+v", e)
 	}
 }

@@ -2,7 +2,6 @@ package redis_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/redis"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 // hostile is a proxy that gives clients what deliver makes of each answer of the
@@ -125,12 +125,6 @@ func hostileClient(t *testing.T, h *hostile) *goredis.Client {
 	return c
 }
 
-func within50ms(t *testing.T, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	return call(ctx)
-}
-
 // worksAgain fails the test if calls do not come right soon: a few may fail on
 // what is left over in a connection.
 func worksAgain(t *testing.T, d *redis.Decider) *leaderelection.RaceEntry {
@@ -151,9 +145,9 @@ func TestAnswersLate(t *testing.T) {
 	token := feedtest.Write(t, d, 1, nil)
 	var kept string
 	h.from(func(a string) string { kept += a; return "" })
-	err := within50ms(t, func(ctx context.Context) error { _, err := d.WriteEntry(ctx, feedtest.State(2, token)); return err })
+	_, err := d.WriteEntry(storetest.Within(t, 50*time.Millisecond), feedtest.State(2, token))
 	feedtest.Passing(t, err, `"k"`, "writing", "did not answer in time")
-	err = within50ms(t, func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err })
+	_, err = d.ReadCurrent(storetest.Within(t, 50*time.Millisecond))
 	feedtest.Passing(t, err, `"k"`, "reading", "did not answer in time")
 	h.from(func(a string) string { a, kept = kept+a, ""; return a })
 	if e := worksAgain(t, d); e.ElectionNumber != 2 {

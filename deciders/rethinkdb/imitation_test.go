@@ -10,11 +10,15 @@ import (
 	"io"
 	"maps"
 	"net"
+	"reflect"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/xdg-go/scram"
 	p "gopkg.in/rethinkdb/rethinkdb-go.v6/ql2"
 
+	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
@@ -75,6 +79,13 @@ type peer struct {
 }
 
 func imitate(t testing.TB) *imitation { return imitateTLS(t, nil) }
+
+// imitated is an election on a server of its own.
+func imitated(t testing.TB) (*imitation, *rethinkdb.Decider) {
+	t.Helper()
+	s := imitate(t)
+	return s, web(t, s.addr)
+}
 
 // imitateTLS is one that speaks TLS, if cfg is not nil.
 func imitateTLS(t testing.TB, cfg *tls.Config) *imitation {
@@ -340,4 +351,274 @@ func (c *peer) send(token uint64, response any) {
 	if _, err := c.Write(append(head, body...)); err != nil && !errors.Is(err, net.ErrClosed) {
 		c.Close()
 	}
+}
+
+// handshake is the server's side of the login of protocol 1.0, SCRAM-SHA-256, and says
+// whether the client is in.
+func (s *imitation) handshake(c io.Writer, r *bufio.Reader) bool {
+	var magic [4]byte
+	if _, err := io.ReadFull(r, magic[:]); err != nil {
+		return false
+	}
+	if magic[0] == 22 { // a TLS ClientHello
+		_, _ = io.WriteString(c, "ERROR: Received an unsupported protocol version. This port is for RethinkDB queries.\n")
+		return false
+	}
+	if v := binary.LittleEndian.Uint32(magic[:]); v != uint32(p.VersionDummy_V1_0) {
+		s.t.Errorf("imitation: the protocol %x", v)
+		return false
+	}
+	var first struct{ Authentication string }
+	if !receive(r, &first) {
+		return false
+	}
+	send(c, map[string]any{"success": true, "min_protocol_version": 0, "max_protocol_version": 0, "server_version": "2.4.4"})
+	login, err := conversation("admin", s.password)
+	if err != nil {
+		s.t.Errorf("imitation: %v", err)
+		return false
+	}
+	wrong := map[string]any{"success": false, "error": "Wrong password", "error_code": 12}
+	challenge, err := login.Step(first.Authentication)
+	if err != nil {
+		send(c, wrong)
+		return false
+	}
+	send(c, map[string]any{"success": true, "authentication": challenge})
+
+	var last struct{ Authentication string }
+	if !receive(r, &last) {
+		return false
+	}
+	proof, err := login.Step(last.Authentication)
+	if err != nil {
+		send(c, wrong)
+		return false
+	}
+	send(c, map[string]any{"success": true, "authentication": proof})
+	return true
+}
+
+// conversation is the server's side of one login.
+func conversation(user, password string) (*scram.ServerConversation, error) {
+	client, err := scram.SHA256.NewClient(user, password, "")
+	if err != nil {
+		return nil, err
+	}
+	server, err := scram.SHA256.NewServer(func(name string) (scram.StoredCredentials, error) {
+		if name != user {
+			return scram.StoredCredentials{}, errors.New("there is no such user")
+		}
+		return client.GetStoredCredentialsWithError(scram.KeyFactors{Salt: "salt", Iters: 4096})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return server.NewConversation(), nil
+}
+
+func receive(r *bufio.Reader, into any) bool {
+	b, err := r.ReadBytes(0)
+	return err == nil && json.Unmarshal(b[:len(b)-1], into) == nil
+}
+
+func send(c io.Writer, message map[string]any) {
+	b, _ := json.Marshal(message)
+	_, _ = c.Write(append(b, 0))
+}
+
+// The values of terms that are no data.
+type (
+	rowRef    struct{ id string }
+	changing  struct{ id string }
+	replacing struct {
+		id string
+		by []any // a FUNC
+	}
+	missing     struct{} // what a field is that is not there
+	configuring struct{}
+)
+
+// eval computes a term. Vars are the arguments of the function around it.
+func (s *imitation) eval(term any, vars map[float64]any) any {
+	object, is := term.(map[string]any)
+	if is {
+		computed := map[string]any{}
+		for k, v := range object {
+			computed[k] = s.eval(v, vars)
+		}
+		return computed
+	}
+	list, is := term.([]any)
+	if !is {
+		return term
+	}
+	kind := p.Term_TermType(list[0].(float64))
+	var args []any
+	if len(list) > 1 {
+		args, _ = list[1].([]any)
+	}
+	arg := func(i int) any { return s.eval(args[i], vars) }
+	switch kind {
+	case p.Term_DB, p.Term_TABLE:
+		return nil // there is one table
+	case p.Term_GET:
+		return rowRef{arg(1).(string)}
+	case p.Term_CHANGES:
+		s.wants(list, "include_initial", true)
+		return changing{arg(0).(rowRef).id}
+	case p.Term_REPLACE:
+		s.wants(list, "durability", "hard")
+		s.wants(list, "return_changes", "always")
+		return replacing{arg(0).(rowRef).id, args[1].([]any)}
+	case p.Term_VAR:
+		return vars[args[0].(float64)]
+	case p.Term_BRANCH:
+		if arg(0) == true {
+			return arg(1)
+		}
+		return arg(2)
+	case p.Term_EQ:
+		return reflect.DeepEqual(arg(0), arg(1))
+	case p.Term_NE:
+		return !reflect.DeepEqual(arg(0), arg(1))
+	case p.Term_AND:
+		return arg(0) == true && arg(1) == true
+	case p.Term_GET_FIELD, p.Term_BRACKET:
+		object, _ := arg(0).(map[string]any)
+		if v, there := object[arg(1).(string)]; there {
+			return v
+		}
+		return missing{}
+	case p.Term_DEFAULT:
+		if v := arg(0); v != (missing{}) {
+			return v
+		}
+		return arg(1)
+	case p.Term_MERGE:
+		merged := maps.Clone(arg(0).(map[string]any))
+		maps.Copy(merged, arg(1).(map[string]any))
+		return merged
+	case p.Term_CONFIG:
+		return configuring{}
+	case p.Term_NOW:
+		return map[string]any{"$reql_type$": "TIME", "epoch_time": float64(time.Now().UnixMilli()) / 1000, "timezone": "+00:00"}
+	}
+	s.t.Errorf("imitation: the term %v (%v) is unknown", kind, list)
+	return missing{}
+}
+
+// wants fails the test if a term lacks an option.
+func (s *imitation) wants(list []any, name string, value any) {
+	var opts map[string]any
+	if len(list) > 2 {
+		opts, _ = list[2].(map[string]any)
+	}
+	if opts[name] != value {
+		s.t.Errorf("imitation: the term %v lacks %s: %v", list, name, value)
+	}
+}
+
+// replace is RethinkDB's replace of one row, with return_changes "always".
+func (s *imitation) replace(v replacing) (map[string]any, *refusal) {
+	fargs := v.by[1].([]any)
+	name := fargs[0].([]any)[1].([]any)[0].(float64)
+	was := s.rows[v.id]
+	next := s.eval(fargs[1], map[float64]any{name: was})
+	result := map[string]any{"errors": 0, "inserted": 0, "replaced": 0, "unchanged": 0, "skipped": 0, "deleted": 0}
+	result["changes"] = []any{map[string]any{"old_val": was, "new_val": next}}
+	if row, is := next.(map[string]any); is && row[s.key] != v.id {
+		result["errors"], result["changes"] = 1, []any{}
+		result["first_error"] = "Inserted object must have primary key `" + s.key + "`:\n{}"
+		if row[s.key] != nil {
+			result["first_error"] = "Primary key `" + s.key + "` cannot be changed (null -> {})"
+		}
+		return result, nil
+	}
+	switch {
+	case was == nil && next == nil:
+		result["skipped"] = 1
+	case was == nil:
+		result["inserted"] = 1
+	case reflect.DeepEqual(was, next):
+		result["unchanged"] = 1
+	default:
+		result["replaced"] = 1
+	}
+	if !reflect.DeepEqual(was, next) {
+		s.put(v.id, next)
+	}
+	return result, nil
+}
+
+// What the imitation does as a cluster of RethinkDB 2.4.4 was seen to do.
+
+// cut is a primary that has lost the majority of the replicas, and does not know yet. It
+// takes writes and tells changefeeds of them, but neither writes nor reads in the mode
+// majority are answered.
+type cut struct {
+	committed map[string]any
+	waiting   []waiting
+}
+
+// waiting is a query without an answer.
+type waiting struct {
+	conn   *peer
+	token  uint64
+	lost   string // what it is told when the primary has lost the others
+	answer func()
+}
+
+// cutOff cuts the server off from the others. A write is so stalled even while the
+// primary and the Raft leader differ, and then goes on: see rejoin.
+func (s *imitation) cutOff() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut = &cut{committed: maps.Clone(s.rows)}
+}
+
+// rejoin is when it has the others again, and they take what was written meanwhile.
+func (s *imitation) rejoin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.cut
+	s.cut = nil
+	for _, w := range was.waiting {
+		w.answer()
+	}
+}
+
+// undo is when the others have gone on without it: what was written meanwhile is undone,
+// of which changefeeds are not told.
+func (s *imitation) undo() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.cut
+	s.cut, s.rows = nil, was.committed
+	for _, w := range was.waiting {
+		w.conn.refuse(w.token, &refusal{p.Response_OP_INDETERMINATE, "The primary replica lost contact with the secondary replicas. " + w.lost})
+	}
+}
+
+// whenCommitted answers at once, or when the majority has what the answer tells of. (A
+// changefeed was told before.)
+func (s *imitation) whenCommitted(c *peer, token uint64, lost string, answer func()) {
+	if s.cut == nil {
+		answer()
+		return
+	}
+	s.cut.waiting = append(s.cut.waiting, waiting{c, token, lost, answer})
+}
+
+// noTable is what queries for the table are told; nil if there is one.
+func (s *imitation) noTable() *refusal {
+	switch {
+	case s.noDatabase:
+		return &refusal{p.Response_OP_FAILED, "Database `ops` does not exist."}
+	case s.tables == 0:
+		return &refusal{p.Response_OP_FAILED, "Table `ops.elections` does not exist."}
+	case s.tables > 1:
+		return &refusal{p.Response_OP_FAILED, "Table `ops.elections` is ambiguous; there are multiple tables with that name."}
+	}
+	return nil
 }

@@ -12,7 +12,6 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
-	"github.com/c8e606e4/leaderelection/deciders/rethinkdb/internal/hosts"
 	"github.com/c8e606e4/leaderelection/internal/clients"
 	"github.com/c8e606e4/leaderelection/internal/log/redact"
 )
@@ -47,8 +46,8 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if p.tls != nil {
 		files = *p.tls
 	}
-	h, done, err := clients.Open(ctx, fmt.Sprint(p.connect, p.hosts, p.tls != nil, files), func(context.Context) (*hosts.Hosts, func() error, error) {
-		h := hosts.New(p.connect, p.hosts, p.tls, func(err error) bool { v := judge(err); return v.Permanent || v.Denied })
+	h, done, err := clients.Open(ctx, fmt.Sprint(p.connect, p.hosts, p.tls != nil, files), func(context.Context) (*hosts, func() error, error) {
+		h := newHosts(p.connect, p.hosts, p.tls)
 		return h, func() error {
 			if err := h.Close(); err != nil {
 				return fmt.Errorf("leaderelection/rethinkdb: closing the sessions: %w", err)

@@ -1,8 +1,6 @@
 package zookeeper_test
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,36 +8,18 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/zookeeper"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 func TestHandover(t *testing.T) {
 	stores.Nightly(t, "it measures hand-overs")
-	feedtest.Handover(t, elections(stores.ZooKeeper(t).Addr))
+	feedtest.Handover(t, zoo.Elections(stores.ZooKeeper(t).Addr))
 }
 
-// pause is for how long the client waits when it has tried all servers.
-const pause = time.Second
-
-func TestNewsAfterCutConnection(t *testing.T) {
-	stores.Nightly(t, "it cuts connections and waits")
-	t.Parallel()
-	server := stores.ZooKeeper(t)
-	proxy := stores.NewRelay(t, server.Addr)
-	feedtest.News(t, zookeeper.NewDecider(client(t, server.Addr), "/e", nil), zookeeper.NewDecider(client(t, proxy.Addr), "/e", nil),
-		feedtest.Trouble{Break: proxy.Refuse, Heal: proxy.Heal, Pause: pause})
-}
-
-func TestNewsAfterRestart(t *testing.T) {
-	stores.Nightly(t, "it breaks the store and waits")
-	t.Parallel()
-	server := stores.ZooKeeper(t)
-	handle := elections(server.Addr)(t)
-	feedtest.News(t, handle(), handle(), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }, Pause: pause})
-}
+func TestNews(t *testing.T) { zoo.News(t, nil) }
 
 // A session that the server has forgotten meanwhile ends the feed; the next one goes on.
 func TestLostSession(t *testing.T) {
@@ -48,31 +28,23 @@ func TestLostSession(t *testing.T) {
 	server := stores.ZooKeeper(t)
 	proxy := stores.NewRelay(t, server.Addr)
 	victim := opened(t, "zookeeper://"+proxy.Addr+"/e?session_timeout=1s")
-	writer := zookeeper.NewDecider(client(t, server.Addr), "/e", nil)
+	writer := decider(client(t, server.Addr))
 	token := feedtest.Write(t, writer, 1, nil)
 	feed := feedtest.Follow(t, victim)
 	feedtest.Number(t, feed, 1)
 	proxy.Refuse()
 	others := strings.Count(server.Ask(t, "dump"), "0x")
-	for lost := time.Now(); strings.Count(server.Ask(t, "dump"), "0x") == others; {
-		if time.Since(lost) > 30*time.Second {
-			t.Fatal("the session is kept")
-		}
-	}
+	feedtest.Eventually(t, "the session is forgotten", func() bool { return strings.Count(server.Ask(t, "dump"), "0x") < others })
 	feedtest.Write(t, writer, 2, token)
 	proxy.Heal()
-	if n := feedtest.Next(t, feed); n.Err == nil {
-		t.Errorf("the feed yields %+v", n)
-	} else {
-		feedtest.Passing(t, n.Err, "the watch was lost")
-	}
-	for lost := time.Now(); ; {
-		if _, err := victim.ReadCurrent(t.Context()); err == nil {
-			break
-		} else if feedtest.Passing(t, err); time.Since(lost) > 30*time.Second {
-			t.Fatal(err)
+	feedtest.Passing(t, feedtest.Next(t, feed).Err, "the watch was lost")
+	feedtest.Eventually(t, "it is read", func() bool {
+		err := feedtest.ReadError(t, victim)
+		if err != nil {
+			feedtest.Passing(t, err)
 		}
-	}
+		return err == nil
+	})
 	feedtest.Number(t, feedtest.Follow(t, victim), 2)
 }
 
@@ -93,7 +65,7 @@ func TestSilentWatch(t *testing.T) {
 	stores.Nightly(t, "it waits for the server or the client to give up")
 	t.Parallel()
 	c := client(t, stores.ZooKeeper(t).Addr)
-	writer := zookeeper.NewDecider(c, "/e", nil)
+	writer := decider(c)
 	token := feedtest.Write(t, writer, 1, nil)
 	conn := &deaf{Conn: c}
 	feed := feedtest.Follow(t, zookeeper.NewDecider(conn, "/e", &zookeeper.Options{FeedSilence: 50 * time.Millisecond}))
@@ -130,7 +102,7 @@ func (c *counting) Multi(ops ...any) ([]zk.MultiResponse, error) {
 func TestCosts(t *testing.T) {
 	t.Parallel()
 	conn := &counting{Conn: client(t, stores.ZooKeeper(t).Addr)}
-	d := zookeeper.NewDecider(conn, "/e", nil)
+	d := decider(conn)
 	token := feedtest.Write(t, d, 1, nil)
 	feed := feedtest.Follow(t, d)
 	feedtest.Number(t, feed, 1)
@@ -143,79 +115,16 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// Of three servers the one that leads is killed: a leadership outlives that. Then another
-// one: nobody serves, which is told and may pass. When one is back, it goes on.
 func TestEnsemble(t *testing.T) {
 	t.Parallel()
-	servers := stores.ZooKeeperCluster(t, 3)
+	var servers []storetest.Server
 	var addrs []string
-	for _, s := range servers {
-		addrs = append(addrs, s.Addr)
-	}
-	all := strings.Join(addrs, ",")
-	const term = 6 * time.Second
-	elected := make(chan context.Context, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	campaign, err := leaderelection.Config{
-		Decider: opened(t, "zookeeper://"+all+"/elections/e?create=true"), LeaderID: "a", TermLength: term, ClockPolicy: leaderelection.SharedClock,
-		OnElected: func(ctx context.Context, _ *leaderelection.TimeView) { elected <- ctx },
-	}.Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { cancel(); _ = campaign.Wait() }()
-	leading := <-elected
-	follower := opened(t, "zookeeper://"+all+"/elections/e")
-	feed := feedtest.Follow(t, follower)
-	first := feedtest.Next(t, feed)
-
-	i := leads(t, servers)
-	servers[i].Stop()
-	begun := time.Now()
-	for n := first; n.Extension < first.Extension+4; {
-		n = feedtest.Next(t, feed)
-		if n.Err != nil {
-			feed = feedtest.Follow(t, follower)
-			n = feedtest.Next(t, feed)
-		}
-	}
-	if leading.Err() != nil {
-		t.Errorf("the leadership has ended: %v", context.Cause(leading))
-	}
-	t.Logf("four extensions within %v of the death of ZooKeeper's leader", time.Since(begun).Round(time.Millisecond))
-
-	j := (i + 1) % 3
-	servers[j].Stop()
-	d := zookeeper.NewDecider(client(t, addrs...), "/other", nil)
-	short, end := context.WithTimeout(t.Context(), 3*time.Second)
-	defer end()
-	_, err = d.WriteEntry(short, feedtest.State(1, nil))
-	feedtest.Passing(t, err, "/other")
-	servers[j].Start(t)
-	for patience := time.Now(); ; {
-		e, err := d.ReadCurrent(t.Context())
-		if err == nil {
-			if e.ElectionNumber == 0 {
-				_, err = d.WriteEntry(t.Context(), feedtest.State(1, e.Token))
-			}
-			if err == nil || errors.Is(err, leaderelection.ErrLostRace) {
-				break
-			}
-		}
-		if feedtest.Passing(t, err); time.Since(patience) > 30*time.Second {
-			t.Fatal(err)
-		}
-	}
-}
-
-// leads is which of the servers leads the others.
-func leads(t *testing.T, servers []*stores.ZooKeeperServer) int {
-	t.Helper()
-	for i, s := range servers {
+	leads := -1
+	for i, s := range stores.ZooKeeperCluster(t, 3) {
+		servers, addrs = append(servers, s), append(addrs, s.Addr)
 		if strings.Contains(s.Ask(t, "srvr"), "Mode: leader") {
-			return i
+			leads = i
 		}
 	}
-	t.Fatal("nobody leads")
-	return 0
+	zoo.Ensemble(t, zoo.At(strings.Join(addrs, ","), "e"), 6*time.Second, servers, leads, nil)
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/zookeeper"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 // lying is a connection whose answers are changed on their way.
@@ -102,7 +104,7 @@ func TestFalseAnswersToWrites(t *testing.T) {
 
 func TestFalseAnswersToReads(t *testing.T) {
 	c := client(t, stores.ZooKeeper(t).Addr)
-	feedtest.Write(t, zookeeper.NewDecider(c, "/e", nil), 1, nil)
+	feedtest.Write(t, decider(c), 1, nil)
 	stat := func(change func(*zk.Stat)) func([]byte, *zk.Stat, error) ([]byte, *zk.Stat, error) {
 		return func(data []byte, s *zk.Stat, err error) ([]byte, *zk.Stat, error) { change(s); return data, s, err }
 	}
@@ -115,13 +117,13 @@ func TestFalseAnswersToReads(t *testing.T) {
 		"made again":      {get: stat(func(s *zk.Stat) { s.Czxid-- })},
 	} {
 		l.Conn = c
-		_, err := zookeeper.NewDecider(l, "/e", nil).ReadCurrent(t.Context())
+		_, err := decider(l).ReadCurrent(t.Context())
 		if feedtest.Passing(t, err, "/e"); t.Failed() {
 			t.Fatalf("that was: %s", name)
 		}
 	}
 	for _, change := range []func(*zk.Stat){func(s *zk.Stat) { s.EphemeralOwner = 7 }, func(s *zk.Stat) { s.Version = -1 }} {
-		feedtest.Permanent(t, feedtest.ReadError(t, zookeeper.NewDecider(&lying{Conn: c, get: stat(change)}, "/e", nil)), "/e")
+		feedtest.Permanent(t, feedtest.ReadError(t, decider(&lying{Conn: c, get: stat(change)})), "/e")
 	}
 }
 
@@ -148,10 +150,10 @@ func (r *remade) GetW(path string) ([]byte, *zk.Stat, <-chan zk.Event, error) {
 // A feed that never gets to know what is there ends, and does not ask on and on.
 func TestNeverTheSame(t *testing.T) {
 	c := client(t, stores.ZooKeeper(t).Addr)
-	feedtest.Write(t, zookeeper.NewDecider(c, "/e", nil), 1, nil)
+	feedtest.Write(t, decider(c), 1, nil)
 	for _, gone := range []bool{false, true} {
 		r := &remade{Conn: c, gone: gone}
-		n := feedtest.Next(t, feedtest.Follow(t, zookeeper.NewDecider(r, "/e", nil)))
+		n := feedtest.Next(t, feedtest.Follow(t, decider(r)))
 		feedtest.Passing(t, n.Err, "/e", "made again")
 		if n := r.calls.Load(); n > 5 {
 			t.Errorf("it was read %d times", n)
@@ -163,7 +165,7 @@ func TestNeverTheSame(t *testing.T) {
 // versions that ZooKeeper takes for any.
 func TestLastVersion(t *testing.T) {
 	c := client(t, stores.ZooKeeper(t).Addr)
-	feedtest.Write(t, zookeeper.NewDecider(c, "/e", nil), 1, nil)
+	feedtest.Write(t, decider(c), 1, nil)
 	l := &lying{Conn: c, get: func(data []byte, s *zk.Stat, err error) ([]byte, *zk.Stat, error) {
 		s.Version = math.MaxInt32
 		return data, s, err
@@ -172,20 +174,18 @@ func TestLastVersion(t *testing.T) {
 		t.Error("it was sent")
 		return nil, nil
 	}
-	d := zookeeper.NewDecider(l, "/e", nil)
+	d := decider(l)
 	feedtest.Permanent(t, feedtest.WriteError(t, d, 2, feedtest.Read(t, d).Token), "/e", "2 to the 31")
 }
 
 // A client that hangs keeps nobody for longer than a ctx, nor many goroutines.
 func TestHangingClient(t *testing.T) {
 	c := client(t, stores.ZooKeeper(t).Addr)
-	feedtest.Write(t, zookeeper.NewDecider(c, "/e", nil), 1, nil)
+	feedtest.Write(t, decider(c), 1, nil)
 	l := &lying{Conn: c, hang: make(chan struct{})}
-	d := zookeeper.NewDecider(l, "/e", nil)
+	d := decider(l)
 	for range 40 {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-		_, err := d.ReadCurrent(ctx)
-		if cancel(); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := d.ReadCurrent(storetest.Within(t, 5*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 	}
@@ -239,9 +239,7 @@ func TestOtherServers(t *testing.T) {
 				}
 			}()
 			d := opened(t, "zookeeper://"+l.Addr().String()+"/e?session_timeout=300ms")
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			e, err := d.ReadCurrent(ctx)
+			e, err := d.ReadCurrent(storetest.Within(t, time.Second))
 			feedtest.Passing(t, err, "/e")
 			if e != nil || errors.Is(err, leaderelection.ErrLostRace) {
 				t.Errorf("%+v, %v", e, err)
@@ -249,5 +247,41 @@ func TestOtherServers(t *testing.T) {
 			_ = l.Close()
 			<-served
 		})
+	}
+}
+
+// A client that finds its server again says from which transaction on it watches: from the last
+// that it knew before. Requests that wait for the connection are answered only after that. The
+// race detector sees it otherwise, in one of some hundred connections.
+func TestWatchesComeFirst(t *testing.T) {
+	addr := stores.ZooKeeper(t).Addr
+	ways := []*stores.Relay{stores.NewRelay(t, addr), stores.NewRelay(t, addr)} // of two the client tries the other one at once
+	conn := client(t, ways[0].Addr, ways[1].Addr)
+	if _, err := conn.Create("/watched", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	for range 60 {
+		_, _, watch, err := conn.GetW("/watched")
+		if err != nil {
+			continue
+		}
+		var all sync.WaitGroup
+		for _, way := range ways {
+			way.Refuse()
+			way.Heal()
+		}
+		for range 4 {
+			all.Go(func() {
+				for range 20 {
+					_, _, _ = conn.Exists("/")
+				}
+			})
+		}
+		all.Wait()
+		select {
+		case e := <-watch:
+			t.Errorf("the watch is over: %v", e)
+		default:
+		}
 	}
 }

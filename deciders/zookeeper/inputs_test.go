@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -13,9 +12,11 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/zookeeper"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 // makeNode makes a znode by hand.
@@ -42,7 +43,7 @@ func deleteAll(t *testing.T, c *zk.Conn, path string) {
 // before has lost the race, even if the new znode has just that version.
 func TestVersionsOfAnotherLife(t *testing.T) {
 	c := client(t, stores.ZooKeeper(t).Addr)
-	late := zookeeper.NewDecider(c, "/e", nil) // knows only the first life
+	late := decider(c) // knows only the first life
 	token := feedtest.Write(t, late, 1, nil)
 	token = feedtest.Write(t, late, 2, token)
 	_, first, err := c.Get("/e")
@@ -51,7 +52,7 @@ func TestVersionsOfAnotherLife(t *testing.T) {
 	}
 	deleteAll(t, c, "/e")
 	feedtest.Lost(t, feedtest.WriteError(t, late, 3, token))
-	again := zookeeper.NewDecider(c, "/e", nil)
+	again := decider(c)
 	now := feedtest.Write(t, again, 10, nil)
 	now = feedtest.Write(t, again, 11, now)
 	_, second, err := c.Get("/e")
@@ -67,7 +68,7 @@ func TestVersionsOfAnotherLife(t *testing.T) {
 // A record that was put there by hand, or has lost its guard, gets one by the next write.
 func TestRecordWithoutGuard(t *testing.T) {
 	c := client(t, stores.ZooKeeper(t).Addr)
-	d := zookeeper.NewDecider(c, "/e", nil)
+	d := decider(c)
 	feedtest.Write(t, d, 7, nil)
 	data, _, err := c.Get("/e")
 	if err != nil {
@@ -99,14 +100,15 @@ func TestRecordWithoutGuard(t *testing.T) {
 // What is there and no record of ours is reported, and left alone.
 func TestForeignZnodes(t *testing.T) {
 	c := client(t, stores.ZooKeeper(t).Addr)
-	for i, data := range []string{"", "null", "[]", `{"leader":"a"}`, `{"leaderelection":1,"leader_id":7}`, `{"leaderelection":2}`, "\xff"} {
-		path := "/foreign-" + string(rune('a'+i))
-		makeNode(t, c, path, data, 0)
-		feedtest.Foreign(t, zookeeper.NewDecider(c, path, nil), path)
-		if left, _, err := c.Get(path); err != nil || string(left) != data {
-			t.Errorf("what is left is %q (%v)", left, err)
-		}
-	}
+	storetest.LeavesAlone(t, feedtest.NoRecords(), func(name string) leaderelection.RaceDecider { return zookeeper.NewDecider(c, "/"+name, nil) },
+		func(name, content string) { makeNode(t, c, "/"+name, content, 0) },
+		func(name string) string {
+			left, _, err := c.Get("/" + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(left)
+		})
 	makeNode(t, c, "/ephemeral", "", zk.FlagEphemeral)
 	feedtest.Permanent(t, feedtest.ReadError(t, zookeeper.NewDecider(c, "/ephemeral", nil)), "/ephemeral", "ephemeral")
 	feedtest.Permanent(t, feedtest.WriteError(t, zookeeper.NewDecider(c, "/ephemeral/e", nil), 1, nil), "the parent is an ephemeral znode")
@@ -119,7 +121,7 @@ func TestParents(t *testing.T) {
 	feedtest.Permanent(t, feedtest.WriteError(t, d, 1, e.Token), "the parent of /a/b/c is missing", "create=true")
 	feed := feedtest.Follow(t, d) // watches for the znode's coming
 	feedtest.Number(t, feed, 0)
-	feedtest.Write(t, zookeeper.NewDecider(c, "/a/b/c", create), 1, e.Token)
+	feedtest.Write(t, zookeeper.NewDecider(c, "/a/b/c", &zookeeper.Options{CreateParents: true}), 1, e.Token)
 	feedtest.Number(t, feed, 1)
 	deleteAll(t, c, "/a/b/c")
 	feedtest.Number(t, feed, 0)
@@ -159,86 +161,65 @@ func TestPermissions(t *testing.T) {
 // server with a secure port does itself.
 func TestTLS(t *testing.T) {
 	stores.Nightly(t, "it waits for the server or the client to give up")
-	a, other := feedtest.NewAuthority(t, "server", "candidate"), feedtest.NewAuthority(t)
+	a, other := feedtest.NewAuthority(t, "server", "candidate"), feedtest.NewAuthority(t, "candidate")
 	addr, _ := serveTLS(t, a)
 	at := func(host string, ca *feedtest.Authority) *zookeeper.Decider {
-		q := url.Values{"tls_ca": {ca.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
-		return opened(t, "zookeeper://"+strings.Replace(addr, "127.0.0.1", host, 1)+"/e?"+q.Encode())
+		return opened(t, "zookeeper://"+strings.Replace(addr, "127.0.0.1", host, 1)+"/e?"+storetest.TLS(ca, "candidate"))
 	}
 	feedtest.Write(t, at("127.0.0.1", a), 1, nil)
 	feedtest.Read(t, at("localhost", a))
 	feedtest.Refuses(t, at("127.0.0.1", other), "certificate", "tls_ca")
 }
 
-// Authority, certificate and key are replaced, and with them the server's.
 func TestRenewedCertificates(t *testing.T) {
 	stores.Nightly(t, "it waits for the server or the client to give up")
 	a := feedtest.NewAuthority(t, "server", "candidate")
 	addr, breaks := serveTLS(t, a)
-	q := url.Values{"tls": {"true"}, "tls_ca": {a.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
-	d := opened(t, "zookeeper://"+addr+"/e?"+q.Encode())
-	token := feedtest.Write(t, d, 1, nil)
-	a.Renew()
-	breaks()
-	for range 10 { // while it takes notice
-		if _, err := d.ReadCurrent(t.Context()); err == nil {
-			break
-		}
-	}
-	feedtest.Write(t, d, 2, token)
-	feedtest.Number(t, feedtest.Follow(t, d), 2)
+	storetest.Renewed(t, opened(t, "zookeeper://"+addr+"/e?"+storetest.TLS(a, "candidate")), a, breaks)
 }
 
 // serveTLS serves with TLS what a new server does, to those who have a certificate. Breaks ends
 // all connections.
 func serveTLS(t *testing.T, a *feedtest.Authority) (at string, breaks func()) {
 	t.Helper()
-	addr := stores.ZooKeeper(t).Addr
+	relay := stores.NewRelay(t, stores.ZooKeeper(t).Addr)
 	l, err := tls.Listen("tcp", "127.0.0.1:0", a.ServerTLS("server"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var serving sync.WaitGroup
-	var mu sync.Mutex
-	var open []net.Conn
-	breaks = func() {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, c := range open {
-			_ = c.Close()
-		}
-		open = nil
-	}
 	serving.Go(func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			mu.Lock()
-			open = append(open, c)
-			mu.Unlock()
 			serving.Go(func() {
 				defer c.Close()
-				to, err := net.Dial("tcp", addr)
+				to, err := net.Dial("tcp", relay.Addr)
 				if err != nil {
 					return
 				}
+				defer to.Close()
 				serving.Go(func() { _, _ = io.Copy(c, to); _ = c.Close() })
 				_, _ = io.Copy(to, c)
-				_ = to.Close()
 			})
 		}
 	})
-	t.Cleanup(func() { _ = l.Close(); serving.Wait() })
-	return l.Addr().String(), breaks
+	t.Cleanup(func() { _ = l.Close(); relay.Refuse(); serving.Wait() })
+	return l.Addr().String(), func() { relay.Refuse(); relay.Heal() }
 }
 
-func TestBadPaths(t *testing.T) {
+func TestBadInputs(t *testing.T) {
 	c := client(t, "127.0.0.1:1") // nobody is asked
 	for _, path := range []string{"", "/", "e", "/e/", "//e", "/a//b", "/./e", "/a/..", "/a\x00", "/a\x1f", "/\ufff0", "/\xff", "/zookeeper/config", "/" + strings.Repeat("e", 1000)} {
 		feedtest.Refuses(t, zookeeper.NewDecider(c, path, nil), "znode")
 	}
+	feedtest.Permanent(t, feedtest.ReadError(t, decider(nil)), "the connection is nil")
+	// A bare number counts nanoseconds: nobody means so few.
+	feedtest.Refuses(t, zookeeper.NewDecider(nil, "/one", &zookeeper.Options{FeedSilence: 10}), "nanoseconds")
+	_, err := zookeeper.Connect([]string{"127.0.0.1:1"}, &zookeeper.ConnectOptions{SessionTimeout: 10})
+	feedtest.Says(t, err, "nanoseconds")
 }
 
 func TestOpenRefuses(t *testing.T) {
@@ -274,12 +255,15 @@ func TestNoServer(t *testing.T) {
 // The number of servers is warned of if it is one, or even.
 func TestDurability(t *testing.T) {
 	stores.Nightly(t, "it starts a cluster")
-	feedtest.Examines(t, zookeeper.NewDecider(client(t, stores.ZooKeeper(t).Addr), "/e", nil), "one server that votes")
+	feedtest.Examines(t, decider(client(t, stores.ZooKeeper(t).Addr)), "one server that votes")
 	servers := stores.ZooKeeperCluster(t, 3)
-	feedtest.Examines(t, zookeeper.NewDecider(client(t, servers[0].Addr), "/e", nil))
+	feedtest.Examines(t, decider(client(t, servers[0].Addr)))
 	const lines = "server.1=a:1:2:participant\nserver.2=a:1:2:participant;2181\nserver.3=a:1:2:observer\nversion=0"
-	feedtest.Warns(t, zookeeper.Examine(lines), "2 servers that vote", "1 or 3")
-	feedtest.Warns(t, zookeeper.Examine(lines+"\nserver.4=a:1:2"))
+	for config, words := range map[string][]string{lines: {"2 servers that vote", "1 or 3"}, lines + "\nserver.4=a:1:2": nil} {
+		feedtest.Examines(t, decider(&lying{Conn: client(t, servers[0].Addr), get: func(_ []byte, s *zk.Stat, err error) ([]byte, *zk.Stat, error) {
+			return []byte(config), s, err
+		}}), words...)
+	}
 }
 
 // The same names on other servers are another election: String says where it is, and as whom nobody.
@@ -288,11 +272,4 @@ func TestPlace(t *testing.T) {
 	if d := opened(t, "zookeeper://me:s3cret@a:1,b:2/e"); d.String() != want {
 		t.Errorf("%s, want %s", d, want)
 	}
-}
-
-// A bare number counts nanoseconds: nobody means so few.
-func TestBareNumbers(t *testing.T) {
-	feedtest.Refuses(t, zookeeper.NewDecider(nil, "/one", &zookeeper.Options{FeedSilence: 10}), "nanoseconds")
-	_, err := zookeeper.Connect([]string{"127.0.0.1:1"}, &zookeeper.ConnectOptions{SessionTimeout: 10})
-	feedtest.Says(t, err, "nanoseconds")
 }

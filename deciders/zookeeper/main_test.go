@@ -1,7 +1,10 @@
 package zookeeper_test
 
 import (
+	"context"
+	"log"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
@@ -11,7 +14,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/zookeeper"
 	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
-	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 func TestMain(m *testing.M) {
@@ -30,28 +33,28 @@ func client(t testing.TB, addrs ...string) *zk.Conn {
 	return c
 }
 
+// zoo is ZooKeeper, for the tests that all stores have.
+var zoo = storetest.Store[*zookeeper.Decider]{
+	Open: zookeeper.Open,
+	Start: func(t testing.TB) (string, storetest.Server) {
+		s := stores.ZooKeeper(t)
+		return s.Addr, s
+	},
+	Address: "zookeeper://$addr/elections/$election?create=true",
+	Pause:   time.Second, // when it has tried all servers
+}
+
 // opened returns the election at an address, closed at the end of the test.
 func opened(t testing.TB, address string) *zookeeper.Decider {
 	t.Helper()
-	return feedtest.Opened(t, zookeeper.Open, address)
+	return zoo.Opened(t, address)
 }
 
-var create = &zookeeper.Options{CreateParents: true}
-
-// elections returns what makes an election after the other, each handle with a connection
-// of its own, to one of the servers after the other.
-func elections(addrs ...string) func(t testing.TB) func() leaderelection.RaceDecider {
-	return func(t testing.TB) func() leaderelection.RaceDecider {
-		path, n := "/elections/"+feedtest.Unique(), 0
-		return func() leaderelection.RaceDecider {
-			n++
-			return zookeeper.NewDecider(client(t, addrs[n%len(addrs)]), path, create)
-		}
-	}
-}
+// decider returns the election "/e".
+func decider(conn zookeeper.Conn) *zookeeper.Decider { return zookeeper.NewDecider(conn, "/e", nil) }
 
 func TestConformance(t *testing.T) {
-	decidertest.Run(t, elections(stores.ZooKeeper(t).Addr), nil)
+	decidertest.Run(t, zoo.Elections(stores.ZooKeeper(t).Addr), nil)
 }
 
 // Handles that are connected to different servers, of which some lag behind others.
@@ -60,26 +63,25 @@ func TestConformanceOfEnsemble(t *testing.T) {
 	for _, s := range stores.ZooKeeperCluster(t, 3) {
 		addrs = append(addrs, s.Addr)
 	}
-	decidertest.Run(t, elections(addrs...), nil)
+	decidertest.Run(t, zoo.Elections(addrs...), nil)
 }
 
-// Three candidates in processes of their own: one is killed, one stopped past its
-// term, one cut off. See proctest for what is checked.
 func TestProcesses(t *testing.T) {
 	stores.Nightly(t, "real processes elect by the wall clock")
-	addr := stores.ZooKeeper(t).Addr
-	proctest.Run(t, proctest.Options{Address: "zookeeper://" + addr + "/elections/e?create=true", Upstream: addr})
+	zoo.Processes(t)
 }
 
-// Whatever befalls the leader's connections for a while, it keeps its leadership.
-func TestFaults(t *testing.T) {
-	stores.Nightly(t, "it cuts connections and waits")
-	addr := stores.ZooKeeper(t).Addr
-	proxy := stores.NewRelay(t, addr)
-	proctest.Faults(t, opened(t, "zookeeper://"+proxy.Addr+"/e"), zookeeper.NewDecider(client(t, addr), "/e", nil), proxy)
-}
+func TestFaults(t *testing.T) { zoo.Faults(t) }
 
-// Without a connection every call says so.
-func TestNilConnection(t *testing.T) {
-	feedtest.Permanent(t, feedtest.ReadError(t, zookeeper.NewDecider(nil, "/e", nil)), "the connection is nil")
+// Of all processes that run this, one at a time does the job.
+func Example() {
+	conn, err := zookeeper.Connect([]string{"zk1:2181", "zk2:2181", "zk3:2181"}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	decider := zookeeper.NewDecider(conn, "/elections/nightly", &zookeeper.Options{CreateParents: true})
+	log.Print(leaderelection.Config{Decider: decider, LeaderID: "web-1"}.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
 }

@@ -173,19 +173,21 @@ func (s *stage) verdict(out io.Writer, took time.Duration) error {
 	switch {
 	case len(faults) > 0:
 		return fmt.Errorf("the ledger has %d faults", len(faults))
-	case len(leaderships) != len(s.events):
-		return fmt.Errorf("%d leaderships are in the ledger, %d were seen to begin", len(leaderships), len(s.events))
+	case leaderships != len(s.events):
+		return fmt.Errorf("%d leaderships are in the ledger, %d were seen to begin", leaderships, len(s.events))
 	}
 	return nil
 }
 
 // report says what the check of the ledger has found.
-func report(out io.Writer, lines []entry, leaderships []leadership, fenced int, faults []string) {
+func report(out io.Writer, lines []entry, leaderships, fenced int, faults []string) {
 	acts := 0
-	for _, r := range leaderships {
-		acts += r.acts
+	for _, e := range lines {
+		if e.Kind == "act" {
+			acts++
+		}
 	}
-	fmt.Fprintf(out, "\nledger: %d lines, %d acts in %d leaderships, %d late act fenced off\n", len(lines), acts, len(leaderships), fenced)
+	fmt.Fprintf(out, "\nledger: %d lines, %d acts in %d leaderships, %d late act fenced off\n", len(lines), acts, leaderships, fenced)
 	for _, f := range faults {
 		fmt.Fprintln(out, "FAULT:", f)
 	}

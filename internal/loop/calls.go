@@ -1,8 +1,12 @@
 // Package loop has what a loop needs that waits for nothing but time and events, and knows nothing of elections: a mailbox
-// for what happens elsewhere, queues for calls of user code, and a log of outages that takes few lines.
+// for what happens elsewhere, queues for calls of user code, both times of a clock, pauses of retries, and a log of outages
+// that takes few lines.
 package loop
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // Calls makes calls one at a time, in order, in a goroutine that exists only while there are calls
 // to make. Its methods may be called by any number of goroutines.
@@ -13,7 +17,10 @@ type Calls struct {
 	mu      sync.Mutex
 	queue   []func()
 	running bool
-	done    int // how many have returned
+
+	done  bool          // one has returned since somebody looked
+	seen  bool          // one was being made, or waited to be, when somebody looked last
+	since time.Duration // when that was seen first
 }
 
 // Add queues a call. If too many wait, the oldest is dropped.
@@ -63,22 +70,28 @@ func (q *Calls) run() {
 		q.mu.Unlock()
 		f()
 		q.mu.Lock()
-		q.done++
+		q.done = true
 		q.mu.Unlock()
 	}
 }
 
-// Progress returns how many calls have returned, and whether one is being made or waits to be.
-func (q *Calls) Progress() (done int, running bool) {
+// Look returns whether a call is being made, or waits to be, and since when that call has been seen. Times are elapsed
+// times of any clock; only one goroutine may look.
+func (q *Calls) Look(now time.Duration) (since time.Duration, running bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.done, q.running
+	if !q.running || !q.seen || q.done {
+		q.since = now
+	}
+	q.seen, q.done = q.running, false
+	return q.since, q.running
 }
 
 // Busy reports whether a call is being made, or waits to be.
 func (q *Calls) Busy() bool {
-	_, running := q.Progress()
-	return running
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.running
 }
 
 // Drop drops the calls that wait.
@@ -97,4 +110,12 @@ func InTurn[E any](one, other func(E)) func(E) {
 		return one
 	}
 	return func(e E) { one(e); other(e) }
+}
+
+// Go runs f in a goroutine of its own, and then done, also if f ends its goroutine, as t.FailNow does.
+func Go(f, done func()) {
+	go func() {
+		defer done()
+		f()
+	}()
 }

@@ -3,42 +3,42 @@ package fencegrpc_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
-	"sync"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
 	"github.com/c8e606e4/leaderelection/legrpc/fencegrpc"
+	"github.com/c8e606e4/leaderelection/legrpc/internal/grpctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// description is of a service whose Say answers with the token that came, and
-// whose Talk echoes.
-var description = grpc.ServiceDesc{
-	ServiceName: "test.Test", HandlerType: (*any)(nil),
-	Methods: []grpc.MethodDesc{{MethodName: "Say", Handler: func(srv any, ctx context.Context, dec func(any) error, next grpc.UnaryServerInterceptor) (any, error) {
-		in := new(wrapperspb.StringValue)
-		if err := dec(in); err != nil {
-			return nil, err
-		}
-		return next(ctx, in, &grpc.UnaryServerInfo{FullMethod: "/test.Test/Say"}, func(ctx context.Context, _ any) (any, error) {
-			t, _ := fence.TokenFrom(ctx)
-			return wrapperspb.String(t.String()), nil
-		})
-	}}},
-	Streams: []grpc.StreamDesc{{StreamName: "Talk", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
+// answering is a service whose Say answers with the token that came, and whose Talk echoes.
+var answering = &grpctest.Service{
+	Say: func(ctx context.Context, _ string) (string, error) {
+		t, _ := fence.TokenFrom(ctx)
+		return t.String(), nil
+	},
+	Talk: func(s grpc.ServerStream) error {
 		for {
 			m := new(wrapperspb.StringValue)
 			if err := s.RecvMsg(m); errors.Is(err, io.EOF) {
@@ -50,39 +50,29 @@ var description = grpc.ServiceDesc{
 				return err
 			}
 		}
-	}}},
+	},
 }
 
 // listen starts a fenced server, and returns its address.
 func listen(t *testing.T, c fence.Checker) string {
 	t.Helper()
 	server := grpc.NewServer(grpc.UnaryInterceptor(fencegrpc.UnaryServerInterceptor(c, nil)), grpc.StreamInterceptor(fencegrpc.StreamServerInterceptor(c, nil)))
-	server.RegisterService(&description, nil)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = server.Serve(l) })
-	t.Cleanup(func() { server.Stop(); wg.Wait() })
-	return l.Addr().String()
+	return grpctest.Start(t, grpctest.Listen(t), server, answering)
 }
 
 // serve starts a fenced server, and returns a channel to it.
 func serve(t *testing.T, c fence.Checker, client ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(listen(t, c), append(client, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
+	return grpctest.Dial(t, listen(t, c), client...)
 }
 
-func say(ctx context.Context, conn *grpc.ClientConn) (string, error) {
-	out := new(wrapperspb.StringValue)
-	err := conn.Invoke(ctx, "/test.Test/Say", wrapperspb.String(""), out)
-	return out.Value, err
+// leader are the interceptors of a leader's channel.
+func leader() []grpc.DialOption {
+	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(fencegrpc.UnaryClientInterceptor()), grpc.WithChainStreamInterceptor(fencegrpc.StreamClientInterceptor())}
+}
+
+func say(ctx context.Context, conn *grpc.ClientConn, o ...grpc.CallOption) (string, error) {
+	return grpctest.Say(ctx, conn, "", o...)
 }
 
 type broken struct{}
@@ -111,7 +101,7 @@ func TestServer(t *testing.T) {
 		if status.Code(err) != c.code || fencegrpc.Refused(err) != c.refused || err == nil && out != "orders:5" {
 			t.Errorf("%v: %q, %v", c.tokens, out, err)
 		}
-		s, err := conn.NewStream(ctx, &description.Streams[0], "/test.Test/Talk")
+		s, err := grpctest.Talk(ctx, conn)
 		if err == nil {
 			_ = s.CloseSend()
 			err = s.RecvMsg(new(wrapperspb.StringValue))
@@ -131,15 +121,12 @@ func TestServer(t *testing.T) {
 
 func TestClientAndServer(t *testing.T) {
 	guard := fence.NewGuard("orders", 0)
-	conn := serve(t, guard, grpc.WithChainUnaryInterceptor(fencegrpc.UnaryClientInterceptor()), grpc.WithChainStreamInterceptor(fencegrpc.StreamClientInterceptor()))
+	conn := serve(t, guard, leader()...)
 	gate, end := fencetest.Lead(t)
 	ctx := fence.WithGate(t.Context(), gate)
 	// A token of the caller's own making does not get through.
 	if out, err := say(metadata.AppendToOutgoingContext(ctx, fencegrpc.Key, "orders:99"), conn); out != "orders:2" || err != nil {
 		t.Fatal(out, err)
-	}
-	open := func(ctx context.Context) (grpc.ClientStream, error) {
-		return conn.NewStream(ctx, &description.Streams[0], "/test.Test/Talk")
 	}
 	echo := func(s grpc.ClientStream) error {
 		if err := s.SendMsg(wrapperspb.String("x")); err != nil {
@@ -147,14 +134,14 @@ func TestClientAndServer(t *testing.T) {
 		}
 		return s.RecvMsg(new(wrapperspb.StringValue))
 	}
-	deposed, err := open(ctx)
+	deposed, err := grpctest.Talk(ctx, conn)
 	if err == nil {
 		err = echo(deposed)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	stopped, err := open(ctx)
+	stopped, err := grpctest.Talk(ctx, conn)
 	if err == nil {
 		err = echo(stopped)
 	}
@@ -178,7 +165,7 @@ func TestClientAndServer(t *testing.T) {
 	if _, err := say(ctx, conn); !errors.Is(err, leaderelection.ErrNotLeading) {
 		t.Errorf("after the end: %v", err)
 	}
-	if _, err := open(ctx); !errors.Is(err, leaderelection.ErrNotLeading) {
+	if _, err := grpctest.Talk(ctx, conn); !errors.Is(err, leaderelection.ErrNotLeading) {
 		t.Errorf("a stream after the end: %v", err)
 	}
 	if err := stopped.SendMsg(wrapperspb.String("late")); !errors.Is(err, leaderelection.ErrNotLeading) {
@@ -205,4 +192,292 @@ func carries(t *testing.T, token string) context.Context {
 func handle(ctx context.Context, unary grpc.UnaryServerInterceptor, method string) error {
 	_, err := unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return nil, nil })
 	return err
+}
+
+// reached counts what a Guard is asked.
+type reached struct {
+	*fence.Guard
+	n atomic.Int32
+}
+
+func (r *reached) Check(ctx context.Context, t fence.Token) error {
+	r.n.Add(1)
+	return r.Guard.Check(ctx, t)
+}
+
+// What waits for its server when the view ends does not go out, when the server is
+// there at last; nor does the view's end leave it waiting.
+func TestNothingIsSentThatWaitedForItsServer(t *testing.T) {
+	t.Run("the server comes", func(t *testing.T) {
+		for range 10 { // a call may by chance see the end before the server
+			waitForServer(t, true)
+		}
+	})
+	t.Run("it does not", func(t *testing.T) { waitForServer(t, false) })
+}
+
+// waitForServer makes calls that wait for their server when the view ends.
+func waitForServer(t *testing.T, serverComes bool) {
+	t.Helper()
+	gate, end := fencetest.Lead(t)
+	guard := &reached{Guard: fence.NewGuard("orders", 0)}
+	addr := listen(t, guard)
+	dials, ended := make(chan struct{}, 100), make(chan struct{})
+	conn := grpctest.Dial(t, "passthrough:///"+addr, append(leader(), grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+		dials <- struct{}{}
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	}))...)
+	ctx := fence.WithGate(t.Context(), gate)
+	told := make(chan error)
+	go func() {
+		_, err := say(ctx, conn, grpc.WaitForReady(true))
+		told <- err
+	}()
+	go func() {
+		s, err := grpctest.Talk(ctx, conn, grpc.WaitForReady(true))
+		if err == nil {
+			err = s.RecvMsg(new(wrapperspb.StringValue))
+		}
+		told <- err
+	}()
+	<-dials
+	end()
+	if serverComes {
+		close(ended)
+	}
+	for range 2 {
+		if err := <-told; !errors.Is(err, leaderelection.ErrNotLeading) {
+			t.Errorf("the caller is told %v", err)
+		}
+	}
+	if n := guard.n.Load(); n != 0 {
+		t.Errorf("%d calls arrived", n)
+	}
+}
+
+// A call that is under way when the view ends is not waited for, and it is not said
+// that it was not sent.
+func TestCallUnderWayWhenTheViewEnds(t *testing.T) {
+	gate, end := fencetest.Lead(t)
+	guard := fence.NewGuard("orders", 0)
+	conn := serve(t, guard, leader()...)
+	arrived := make(chan struct{})
+	guard.Confirm = func(ctx context.Context, _ fence.Token) error {
+		close(arrived)
+		<-ctx.Done() // the server hears of it
+		return ctx.Err()
+	}
+	go func() { <-arrived; end() }()
+	_, err := say(fence.WithGate(t.Context(), gate), conn)
+	if status.Code(err) != codes.Canceled || errors.Is(err, leaderelection.ErrNotLeading) || !strings.Contains(err.Error(), "may have arrived") {
+		t.Errorf("%v", err)
+	}
+}
+
+// credentials of the caller's own go with the token.
+type credentials struct{ fail error }
+
+func (c credentials) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer x", fencegrpc.Key: "orders:99"}, c.fail
+}
+func (credentials) RequireTransportSecurity() bool { return false }
+
+func TestCredentialsOfTheCallersOwn(t *testing.T) {
+	gate, _ := fencetest.Lead(t)
+	guard := fence.NewGuard("orders", 0)
+	var authorization []string
+	guard.Confirm = func(ctx context.Context, _ fence.Token) error {
+		authorization = metadata.ValueFromIncomingContext(ctx, "authorization")
+		return nil
+	}
+	conn := serve(t, guard, leader()...)
+	ctx := fence.WithGate(t.Context(), gate)
+	call := func(c credentials) error {
+		_, err := say(ctx, conn, grpc.PerRPCCredentials(c))
+		return err
+	}
+	if err := call(credentials{}); err != nil || fmt.Sprint(authorization) != "[Bearer x]" || guard.Greatest() != 2 {
+		t.Error(err, authorization, guard.Greatest())
+	}
+	if err := call(credentials{status.Error(codes.Unauthenticated, "no")}); status.Code(err) != codes.Unauthenticated {
+		t.Error(err)
+	}
+}
+
+// A method that only reads shuts nobody out, whatever token comes with it.
+func TestReadOnlyMethodsRaiseNothing(t *testing.T) {
+	guard := fence.NewGuard("orders", 5)
+	o := &fencegrpc.ServerOptions{ReadOnly: func(method string) bool { return method == "/test.Test/Say" || method == "/test.Test/Talk" }}
+	unary, stream := fencegrpc.UnaryServerInterceptor(guard, o), fencegrpc.StreamServerInterceptor(guard, o)
+	for _, c := range []struct {
+		method, token string
+		code          codes.Code
+	}{
+		{"/test.Test/Say", "orders:9223372036854775807", codes.OK},
+		{"/test.Test/Say", "orders:4", codes.Aborted},
+		{"/test.Test/Say", "", codes.OK},
+		{"/test.Test/Put", "", codes.FailedPrecondition},
+		{"/test.Test/Put", "orders:5", codes.OK},
+	} {
+		ctx := carries(t, c.token)
+		err := handle(ctx, unary, c.method)
+		if status.Code(err) != c.code {
+			t.Errorf("%s with %q: %v", c.method, c.token, err)
+		}
+		err = stream(nil, serverStream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: c.method}, func(_ any, s grpc.ServerStream) error { return s.RecvMsg(nil) })
+		if status.Code(err) != c.code {
+			t.Errorf("stream %s with %q: %v", c.method, c.token, err)
+		}
+	}
+	if guard.Greatest() != 5 {
+		t.Errorf("the guard has seen %d", guard.Greatest())
+	}
+}
+
+type serverStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s serverStream) Context() context.Context { return s.ctx }
+func (s serverStream) RecvMsg(any) error        { return nil }
+
+// Methods that are exempt are served whatever token they have, and it is not judged. One that only
+// reads may have none, but none that cannot be read.
+func TestExempt(t *testing.T) {
+	guard := fence.NewGuard("orders", 5)
+	unary := fencegrpc.UnaryServerInterceptor(guard, &fencegrpc.ServerOptions{
+		Exempt:   func(method string) bool { return method == "/test.Test/Health" },
+		ReadOnly: func(method string) bool { return method == "/test.Test/Read" },
+	})
+	for _, c := range []struct {
+		method, token string
+		code          codes.Code
+	}{
+		{"/test.Test/Health", "", codes.OK},
+		{"/test.Test/Health", "orders:4", codes.OK},
+		{"/test.Test/Health", "orders:99", codes.OK},
+		{"/test.Test/Health", "nonsense", codes.OK},
+		{"/test.Test/Read", "nonsense", codes.InvalidArgument},
+		{"/test.Test/Read", "others:9", codes.InvalidArgument},
+		{"/test.Test/Put", "", codes.FailedPrecondition},
+	} {
+		if err := handle(carries(t, c.token), unary, c.method); status.Code(err) != c.code {
+			t.Errorf("%s with %q: %v", c.method, c.token, err)
+		}
+	}
+	if guard.Greatest() != 5 {
+		t.Errorf("the guard has seen %d", guard.Greatest())
+	}
+}
+
+// Only a fence's refusal is one: another's may have the same words.
+func TestRefusedByAnother(t *testing.T) {
+	for domain, want := range map[string]error{"leaderelection/fence": fence.ErrStale, "example.com": nil} {
+		s, err := status.New(codes.Aborted, "").WithDetails(&errdetails.ErrorInfo{Domain: domain, Reason: "FENCING_TOKEN_STALE"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fencegrpc.Refused(s.Err()); !errors.Is(got, want) {
+			t.Errorf("of %s: %v, want %v", domain, got, want)
+		}
+	}
+}
+
+// named are credentials that say which they are.
+type named struct {
+	name   string
+	secret bool
+}
+
+func (n named) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"name": n.name}, nil
+}
+func (n named) RequireTransportSecurity() bool { return n.secret }
+
+// The caller's credentials are those that gRPC would take, and as secret as they were; the
+// caller's options and metadata stay as they are.
+func TestCallersOptions(t *testing.T) {
+	gate, _ := fencetest.Lead(t)
+	for _, secret := range []bool{false, true} {
+		options := make([]grpc.CallOption, 2, 3)
+		options[0], options[1] = grpc.PerRPCCredentials(named{"first", !secret}), grpc.PerRPCCredentials(named{"last", secret})
+		behind := options[:3]
+		behind[2] = grpc.WaitForReady(true)
+		md := metadata.Pairs(fencegrpc.Key, "orders:99", "other", "kept")
+		ctx := metadata.NewOutgoingContext(fence.WithGate(t.Context(), gate), md)
+		err := fencegrpc.UnaryClientInterceptor()(ctx, "/test.Test/Put", nil, nil, nil, func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, o ...grpc.CallOption) error {
+			creds := o[len(o)-1].(grpc.PerRPCCredsCallOption).Creds
+			if creds.RequireTransportSecurity() != secret {
+				t.Errorf("secret: %v, want %v", !secret, secret)
+			}
+			all, err := creds.GetRequestMetadata(ctx)
+			if err != nil || all["name"] != "last" || all[fencegrpc.Key] != "orders:2" {
+				t.Errorf("sent is %v, %v", all, err)
+			}
+			if sent, _ := metadata.FromOutgoingContext(ctx); len(sent.Get(fencegrpc.Key)) > 0 || len(sent.Get("other")) != 1 {
+				t.Errorf("the call's metadata are %v", sent)
+			}
+			return nil
+		}, options...)
+		if err != nil {
+			t.Error(err)
+		}
+		if _, is := behind[2].(grpc.FailFastCallOption); !is {
+			t.Errorf("the caller's option is now %T", behind[2])
+		}
+		if len(md.Get(fencegrpc.Key)) != 1 {
+			t.Errorf("the caller's metadata are now %v", md)
+		}
+	}
+}
+
+// A resource that refuses a deposed leader's calls, and a leader whose calls carry
+// its token. The health service stands for one of the resource's own.
+func Example() {
+	guard := fence.NewGuard("orders", 0)
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(fencegrpc.UnaryServerInterceptor(guard, nil)))
+	healthpb.RegisterHealthServer(server, health.NewServer())
+	l := bufconn.Listen(1 << 16) // in a program, a net.Listener
+	go func() { _ = server.Serve(l) }()
+	defer server.Stop()
+
+	conn, err := grpc.NewClient("passthrough:///resource",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithChainUnaryInterceptor(fencegrpc.UnaryClientInterceptor()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer conn.Close()
+	call := func(ctx context.Context) error {
+		_, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
+		return err
+	}
+
+	election := memory.NewDecider()
+	election.Replace(&leaderelection.RaceEntry{ElectionNumber: 41}) // others have led before
+	err = leaderelection.Config{Decider: election, LeaderID: "web-1"}.Run(context.Background(),
+		func(ctx context.Context, view *leaderelection.TimeView) error {
+			ctx = fence.WithGate(ctx, fence.Gate{View: view, Election: "orders"})
+			fmt.Println(call(ctx))
+			// Another leadership writes, of which this process has not heard yet.
+			if err := guard.Check(ctx, fence.Token{Election: "orders", Number: 43}); err != nil {
+				return err
+			}
+			err := call(ctx)
+			fmt.Println(err)
+			return fencegrpc.Refused(err)
+		})
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// rpc error: code = Aborted desc = fence: stale token orders:42: 43 has been seen. If this process leads, the election's record was set back: run leaderelect reset --after 43
+	// fence: stale token
 }

@@ -1,8 +1,10 @@
 package fencedynamo_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net/http"
 	"regexp"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -306,4 +309,21 @@ func FuzzUpdate(f *testing.F) {
 			t.Errorf("%q becomes %q", e, got)
 		}
 	})
+}
+
+// A whole write. Not run with the tests: it needs a table.
+func Example() {
+	ctx := context.Background()
+	cfg, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	client := dynamodb.NewFromConfig(cfg)
+	token := fence.Token{Election: "orders", Number: 7} // Gate.Token returns it
+	input := &dynamodb.PutItemInput{TableName: aws.String("orders"), Item: map[string]types.AttributeValue{
+		"id": &types.AttributeValueMemberS{Value: "17"}, "state": &types.AttributeValueMemberS{Value: "sent"},
+	}}
+	if _, err = fencedynamo.Put(ctx, client, token, input, "fence"); errors.Is(err, fence.ErrStale) {
+		log.Print("another one leads: nothing was written")
+	}
 }

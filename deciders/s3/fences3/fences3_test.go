@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"go.uber.org/goleak"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/objecttest"
 	"github.com/c8e606e4/leaderelection/deciders/s3/fences3"
 	"github.com/c8e606e4/leaderelection/fence"
@@ -266,4 +269,33 @@ func TestMarkAnywhere(t *testing.T) {
 			t.Errorf("at %d: %v", at, err)
 		}
 	}
+}
+
+func ExamplePut() {
+	ctx := context.Background()
+	server := httptest.NewServer(fakes3.Handler()) // a program's is Amazon's
+	defer server.Close()
+	client := s3.New(s3.Options{
+		Region: "us-east-1", BaseEndpoint: &server.URL, UsePathStyle: true,
+		Credentials: credentials.NewStaticCredentialsProvider("key", "secret", ""),
+	})
+	bucket, key := aws.String("my-bucket"), aws.String("orders/state.json")
+	if _, err := client.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: bucket}); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	save := func(number, open int) {
+		token := fence.Token{Election: "orders", Number: leaderelection.ElectionNumber(number)} // Gate.Token returns it
+		state := fmt.Appendf(nil, `{"writer":%q,"open":%d}`, fences3.Mark(token), open)
+		err := fences3.Put(ctx, client, token, &s3.PutObjectInput{Bucket: bucket, Key: key, Body: bytes.NewReader(state)}, nil)
+		fmt.Println(err)
+	}
+	save(1, 17) // the first leader
+	save(2, 18) // the second
+	save(1, 99) // the first again: it was stopped for longer than its term
+	// Output:
+	// <nil>
+	// <nil>
+	// fences3: writing S3 bucket "my-bucket", object "orders/state.json" under orders:1: fence: stale token orders:1: 2 has been seen. If this process leads, the election's record was set back: run leaderelect reset --after 2
 }

@@ -2,8 +2,6 @@ package mysql_test
 
 import (
 	"database/sql"
-	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,11 +14,8 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/sql/mysql"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
-
-func decider(db *sql.DB, election string) *lesql.Decider {
-	return lesql.NewDecider(db, mysql.Dialect(), "leaderelection", election, nil)
-}
 
 // The tests of what one server is given, and what it makes of it.
 func TestInputs(t *testing.T) {
@@ -30,8 +25,8 @@ func TestInputs(t *testing.T) {
 		"sessions that will not do": sessions, "locked row": lockedRow, "read-only server": readOnly, "costs": costs, "times": times, "no server": noServer,
 	} {
 		t.Run(name, func(t *testing.T) {
-			exec(t, pool(t, config(addr)), "DROP DATABASE test")
-			exec(t, pool(t, server(addr)), "CREATE DATABASE test")
+			storetest.Exec(t, pool(t, config(addr)), "DROP DATABASE test")
+			storetest.Exec(t, pool(t, server(addr)), "CREATE DATABASE test")
 			test(t, addr)
 		})
 	}
@@ -40,16 +35,14 @@ func TestInputs(t *testing.T) {
 // What is in the table and no record of ours is reported, and left alone.
 func foreignRecords(t *testing.T, addr string) {
 	db := pool(t, config(addr))
-	exec(t, db, mysql.Dialect().Schema("leaderelection"))
-	for i, record := range []string{`{"leader":"a"}`, `null`, ``, "\xff\x00", `{"leaderelection":1,"leader_id":7}`, `{"leaderelection":2}`} {
-		election := fmt.Sprint("election ", i)
-		exec(t, db, "INSERT INTO leaderelection VALUES (?, 'v', 1, ?)", election, record)
-		feedtest.Foreign(t, decider(db, election), "`leaderelection`", election)
-		var left string
-		if err := db.QueryRow("SELECT record FROM leaderelection WHERE election = ? AND version = 'v'", election).Scan(&left); err != nil || left != record {
-			t.Errorf("what is left is %q (%v)", left, err)
-		}
-	}
+	storetest.Exec(t, db, mysql.Dialect().Schema("leaderelection"))
+	storetest.LeavesAlone(t, feedtest.NoRecords(), func(election string) leaderelection.RaceDecider { return decider(db, election) },
+		func(election, content string) {
+			storetest.Exec(t, db, "INSERT INTO leaderelection VALUES (?, 'v', 1, ?)", election, content)
+		},
+		func(election string) string {
+			return storetest.Value[string](t, db, "SELECT record FROM leaderelection WHERE election = ? AND version = 'v'", election)
+		})
 }
 
 func tablesThatWillNotDo(t *testing.T, addr string) {
@@ -69,22 +62,22 @@ func tablesThatWillNotDo(t *testing.T, addr string) {
 		"other columns": {"CREATE TABLE leaderelection (election VARBINARY(255) PRIMARY KEY, leader TEXT)", []string{"1054", "must be as in", "CREATE TABLE"}},
 	} {
 		db := pool(t, config(addr))
-		exec(t, db, "DROP TABLE IF EXISTS leaderelection")
-		exec(t, db, "DROP VIEW IF EXISTS leaderelection")
-		exec(t, db, c.sql)
+		storetest.Exec(t, db, "DROP TABLE IF EXISTS leaderelection")
+		storetest.Exec(t, db, "DROP VIEW IF EXISTS leaderelection")
+		storetest.Exec(t, db, c.sql)
 		if feedtest.Refuses(t, decider(db, "e"), append(c.words, "`leaderelection`", `"e"`)...); t.Failed() {
 			t.Fatalf("that was: %s", name)
 		}
-		exec(t, db, "DROP VIEW IF EXISTS leaderelection")
+		storetest.Exec(t, db, "DROP VIEW IF EXISTS leaderelection")
 	}
 	db := pool(t, config(addr))
 	feedtest.Refuses(t, lesql.NewDecider(db, mysql.Dialect(), "nowhere.t", "e", create), "1049", "make the database")
 	// What is written into columns that are too short is no record of ours.
-	exec(t, db, "SET GLOBAL sql_mode = ''")
-	defer exec(t, db, "SET GLOBAL sql_mode = DEFAULT")
+	storetest.Exec(t, db, "SET GLOBAL sql_mode = ''")
+	defer storetest.Exec(t, db, "SET GLOBAL sql_mode = DEFAULT")
 	short := config(addr)
-	exec(t, db, "DROP TABLE IF EXISTS leaderelection")
-	exec(t, db, "CREATE TABLE leaderelection (election VARBINARY(255) PRIMARY KEY, version VARBINARY(64), written BIGINT, record TINYBLOB)")
+	storetest.Exec(t, db, "DROP TABLE IF EXISTS leaderelection")
+	storetest.Exec(t, db, "CREATE TABLE leaderelection (election VARBINARY(255) PRIMARY KEY, version VARBINARY(64), written BIGINT, record TINYBLOB)")
 	d := decider(pool(t, short), "e")
 	e := feedtest.State(1, nil)
 	e.ConnectionParams = make([]byte, 1000)
@@ -96,8 +89,8 @@ func tablesThatWillNotDo(t *testing.T, addr string) {
 // Names are taken as they are, whatever is in them.
 func oddNames(t *testing.T, addr string) {
 	db := pool(t, config(addr))
-	exec(t, db, "CREATE DATABASE IF NOT EXISTS `My Schema`")
-	defer exec(t, db, "DROP DATABASE `My Schema`")
+	storetest.Exec(t, db, "CREATE DATABASE IF NOT EXISTS `My Schema`")
+	defer storetest.Exec(t, db, "DROP DATABASE `My Schema`")
 	for _, table := range []string{"Elections", "select", "a`b", "My Schema.t; DROP TABLE x", strings.Repeat("t", 64)} {
 		for _, election := range []string{"e", "E", "e ", "it's", `"\`, strings.Repeat("e", 255), "?", "élection", "\xff"} {
 			d := lesql.NewDecider(db, mysql.Dialect(), table, election, create)
@@ -111,16 +104,14 @@ func oddNames(t *testing.T, addr string) {
 // The least permissions that the documentation names, and less.
 func permissions(t *testing.T, addr string) {
 	db := pool(t, config(addr))
-	exec(t, db, mysql.Dialect().Schema("leaderelection"))
+	storetest.Exec(t, db, mysql.Dialect().Schema("leaderelection"))
 	for _, user := range []string{"candidate", "observer", "nobody"} {
-		exec(t, db, "CREATE OR REPLACE USER "+user+" IDENTIFIED BY 'secret'")
+		storetest.Exec(t, db, "CREATE OR REPLACE USER "+user+" IDENTIFIED BY 'secret'")
 	}
-	exec(t, db, "GRANT SELECT, INSERT, UPDATE ON test.leaderelection TO candidate")
-	exec(t, db, "GRANT SELECT ON test.leaderelection TO observer")
-	exec(t, db, "GRANT SELECT ON mysql.proc TO nobody")
-	as := func(user, more string) *lesql.Decider {
-		return opened(t, "mysql://"+user+"@"+addr+"/"+more)
-	}
+	storetest.Exec(t, db, "GRANT SELECT, INSERT, UPDATE ON test.leaderelection TO candidate")
+	storetest.Exec(t, db, "GRANT SELECT ON test.leaderelection TO observer")
+	storetest.Exec(t, db, "GRANT SELECT ON mysql.proc TO nobody")
+	as := func(user, more string) *lesql.Decider { return my.Opened(t, "mysql://"+user+"@"+addr+"/"+more) }
 	t.Setenv("MYSQL_PWD", "secret")
 	candidate, observer := as("candidate", "test?election=e"), as("observer", "test?election=e")
 	token := feedtest.Write(t, candidate, 1, feedtest.Read(t, candidate).Token)
@@ -146,13 +137,13 @@ func permissions(t *testing.T, addr string) {
 // A session in which a write is not committed by itself, or is not replicated as it is,
 // writes nothing.
 func sessions(t *testing.T, addr string) {
-	exec(t, pool(t, config(addr)), mysql.Dialect().Schema("leaderelection"))
+	storetest.Exec(t, pool(t, config(addr)), mysql.Dialect().Schema("leaderelection"))
 	good := decider(pool(t, config(addr)), "e")
 	token := feedtest.Write(t, good, 1, nil)
 	for name, adjust := range map[string]func(db *sql.DB){
-		"autocommit is off":    func(db *sql.DB) { exec(t, db, "SET SESSION autocommit = 0") },
-		"an open transaction":  func(db *sql.DB) { exec(t, db, "START TRANSACTION") },
-		"logs statements only": func(db *sql.DB) { exec(t, db, "SET SESSION binlog_format = 'STATEMENT'") },
+		"autocommit is off":    func(db *sql.DB) { storetest.Exec(t, db, "SET SESSION autocommit = 0") },
+		"an open transaction":  func(db *sql.DB) { storetest.Exec(t, db, "START TRANSACTION") },
+		"logs statements only": func(db *sql.DB) { storetest.Exec(t, db, "SET SESSION binlog_format = 'STATEMENT'") },
 	} {
 		db := pool(t, config(addr))
 		db.SetMaxOpenConns(1)
@@ -174,7 +165,7 @@ func sessions(t *testing.T, addr string) {
 // Who holds the row's lock keeps others from writing for as long as they wait for it.
 func lockedRow(t *testing.T, addr string) {
 	db := pool(t, config(addr))
-	exec(t, db, mysql.Dialect().Schema("leaderelection"))
+	storetest.Exec(t, db, mysql.Dialect().Schema("leaderelection"))
 	token := feedtest.Write(t, decider(db, "e"), 1, nil)
 	tx, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
@@ -196,18 +187,18 @@ func lockedRow(t *testing.T, addr string) {
 // A server that takes no writes any more is told of, and left.
 func readOnly(t *testing.T, addr string) {
 	db := pool(t, config(addr))
-	exec(t, db, mysql.Dialect().Schema("leaderelection"))
-	exec(t, db, "CREATE OR REPLACE USER candidate IDENTIFIED BY 'secret'")
-	exec(t, db, "GRANT SELECT, INSERT, UPDATE ON test.leaderelection TO candidate")
-	d := opened(t, "mysql://candidate:secret@"+addr+"/test?election=e")
+	storetest.Exec(t, db, mysql.Dialect().Schema("leaderelection"))
+	storetest.Exec(t, db, "CREATE OR REPLACE USER candidate IDENTIFIED BY 'secret'")
+	storetest.Exec(t, db, "GRANT SELECT, INSERT, UPDATE ON test.leaderelection TO candidate")
+	d := my.Opened(t, "mysql://candidate:secret@"+addr+"/test?election=e")
 	plain, err := sql.Open("mysql", "candidate:secret@tcp("+addr+")/test")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer plain.Close()
 	token := feedtest.Write(t, d, 1, nil)
-	exec(t, db, "SET GLOBAL read_only = 1")
-	defer exec(t, db, "SET GLOBAL read_only = 0")
+	storetest.Exec(t, db, "SET GLOBAL read_only = 1")
+	defer storetest.Exec(t, db, "SET GLOBAL read_only = 0")
 	feedtest.Passing(t, feedtest.WriteError(t, d, 2, token), "takes no writes")
 	feedtest.Passing(t, feedtest.WriteError(t, decider(plain, "e"), 2, token), "1290", "read_only", "connect to the primary")
 	feedtest.Reads(t, d, 1)
@@ -226,7 +217,7 @@ func costs(t *testing.T, addr string) {
 		}
 		return n
 	}
-	d := lesql.NewDecider(pool(t, config(addr)), mysql.Dialect(), "leaderelection", "e", create)
+	d := maker(pool(t, config(addr)), "e")
 	token := feedtest.Write(t, d, 1, nil)
 	const times = 10
 	for what, call := range map[string]func(){
@@ -246,7 +237,7 @@ func costs(t *testing.T, addr string) {
 func times(t *testing.T, addr string) {
 	c := config(addr)
 	c.Params = map[string]string{"time_zone": "'+09:00'"}
-	d := lesql.NewDecider(pool(t, c), mysql.Dialect(), "leaderelection", "e", create)
+	d := maker(pool(t, c), "e")
 	token := feedtest.Write(t, d, 1, nil)
 	for range 2 {
 		if age := time.Since(token.CommitTS()); age.Abs() > time.Minute {
@@ -260,17 +251,17 @@ func times(t *testing.T, addr string) {
 }
 
 func noServer(t *testing.T, addr string) {
-	d := opened(t, "mysql://root@127.0.0.1:1/test?election=e")
+	d := my.Opened(t, "mysql://root@127.0.0.1:1/test?election=e")
 	feedtest.Passing(t, feedtest.ReadError(t, d), "refused", "`leaderelection`")
-	feedtest.Refuses(t, opened(t, "mysql://root@"+addr+"/nowhere?election=e"), "1049", "make the database")
-	feedtest.Permanent(t, feedtest.ReadError(t, opened(t, "mysql://root@"+addr+"/test?election=e&tls=true")), "TLS")
+	feedtest.Refuses(t, my.Opened(t, "mysql://root@"+addr+"/nowhere?election=e"), "1049", "make the database")
+	feedtest.Permanent(t, feedtest.ReadError(t, my.Opened(t, "mysql://root@"+addr+"/test?election=e&tls=true")), "TLS")
 }
 
 // TLS that checks the server's certificate, with one of the client's own; and each of
 // these wrong. Then authority, certificate and key are replaced, and with them the server's.
 func TestAccess(t *testing.T) {
 	a := feedtest.NewAuthority(t, "server", "candidate")
-	other := feedtest.NewAuthority(t)
+	other := feedtest.NewAuthority(t, "candidate")
 	dir, err := os.MkdirTemp("", "leaderelection-tls")
 	if err == nil {
 		err = os.Chmod(dir, 0o755)
@@ -293,29 +284,24 @@ func TestAccess(t *testing.T) {
 	install()
 	addr := stores.MariaDB(t, "--ssl-ca="+filepath.Join(dir, "ca.pem"), "--ssl-cert="+filepath.Join(dir, "server.pem"), "--ssl-key="+filepath.Join(dir, "server.key")).Addr
 	db := pool(t, config(addr))
-	exec(t, db, mysql.Dialect().Schema("leaderelection"))
-	exec(t, db, "CREATE USER candidate IDENTIFIED BY 'secret' REQUIRE X509")
-	exec(t, db, "GRANT ALL ON test.* TO candidate")
+	storetest.Exec(t, db, mysql.Dialect().Schema("leaderelection"))
+	storetest.Exec(t, db, "CREATE USER candidate IDENTIFIED BY 'secret' REQUIRE X509")
+	storetest.Exec(t, db, "GRANT ALL ON test.* TO candidate")
 	at := func(host, more string) *lesql.Decider {
-		return opened(t, "mariadb://candidate:secret@"+strings.Replace(addr, "127.0.0.1", host, 1)+"/test?election=e&"+more)
+		return my.Opened(t, "mariadb://candidate:secret@"+strings.Replace(addr, "127.0.0.1", host, 1)+"/test?election=e&"+more)
 	}
-	files := func(ca *feedtest.Authority, cert string) string {
-		return url.Values{"tls_ca": {ca.Path("ca.pem")}, "tls_cert": {a.Path(cert + ".pem")}, "tls_key": {a.Path(cert + ".key")}}.Encode()
-	}
-	d := at("127.0.0.1", files(a, "candidate"))
-	token := feedtest.Write(t, d, 1, nil)
-	feedtest.Read(t, at("localhost", files(a, "candidate")))
-	feedtest.Refuses(t, at("127.0.0.1", files(other, "candidate")), "certificate", "authorities")
+	d := at("127.0.0.1", storetest.TLS(a, "candidate"))
+	feedtest.Read(t, at("localhost", storetest.TLS(a, "candidate")))
+	feedtest.Refuses(t, at("127.0.0.1", storetest.TLS(other, "candidate")), "certificate", "authorities")
 	feedtest.Refuses(t, at("127.0.0.1", "tls=true"), "certificate")
-	feedtest.Refuses(t, at("127.0.0.1", "tls=true&tls_ca="+url.QueryEscape(a.Path("ca.pem"))), "1045")
+	feedtest.Refuses(t, at("127.0.0.1", "tls=true&"+storetest.TLS(a, "")), "1045")
 	feedtest.Refuses(t, at("127.0.0.1", ""), "1045")
 
-	a.Renew()
-	install()
-	exec(t, db, "FLUSH SSL")
-	exec(t, db, "KILL HARD USER candidate")
-	_, _ = d.ReadCurrent(t.Context()) // over a connection that it still took for open
-	feedtest.Write(t, d, 2, token)
+	storetest.Renewed(t, d, a, func() {
+		install()
+		storetest.Exec(t, db, "FLUSH SSL")
+		storetest.Exec(t, db, "KILL HARD USER candidate")
+	})
 }
 
 func TestOpenRefuses(t *testing.T) {
@@ -338,6 +324,6 @@ func TestOpenRefuses(t *testing.T) {
 		"mysql://localhost/db?election=e&timeout=5":              `"timeout"`,
 		"mysql://u:s3cret@localhost/db?election=e&password=s3cr": `no parameter "password"`,
 	})
-	d := opened(t, "mysql://user@/db?election=e&socket=/nowhere/s&timeout=1s")
+	d := my.Opened(t, "mysql://user@/db?election=e&socket=/nowhere/s&timeout=1s")
 	feedtest.Passing(t, feedtest.ReadError(t, d), "/nowhere/s")
 }

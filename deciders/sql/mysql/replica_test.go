@@ -1,18 +1,16 @@
 package mysql_test
 
 import (
-	"context"
 	"database/sql"
-	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
-	"github.com/c8e606e4/leaderelection/deciders/sql/mysql"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 // pair is a primary whose writes wait for a replica, which can be cut off.
@@ -36,10 +34,10 @@ func newPair(t *testing.T, waitPoint string) *pair {
 	}
 	p.db = pool(t, config(p.primary.Addr))
 	replica := pool(t, config(p.replica.Addr))
-	exec(t, replica, "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = "+port+", MASTER_USER = 'root', MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1, MASTER_HEARTBEAT_PERIOD = 0.5")
-	exec(t, replica, "START SLAVE")
+	storetest.Exec(t, replica, "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = "+port+", MASTER_USER = 'root', MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1, MASTER_HEARTBEAT_PERIOD = 0.5")
+	storetest.Exec(t, replica, "START SLAVE")
 	p.inSync(t)
-	exec(t, p.db, "SET GLOBAL rpl_semi_sync_master_enabled = 1")
+	storetest.Exec(t, p.db, "SET GLOBAL rpl_semi_sync_master_enabled = 1")
 	return p
 }
 
@@ -57,13 +55,6 @@ func status(t testing.TB, db *sql.DB, name string) (value string) {
 	return value
 }
 
-// within is a ctx for a store call.
-func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // A write whose answer was not awaited, while the replica lacks it, counts for nothing
 // until the replica has it, even if the primary shows it to all before.
 func TestUnreplicatedWrite(t *testing.T) {
@@ -71,24 +62,24 @@ func TestUnreplicatedWrite(t *testing.T) {
 	for _, point := range []string{"AFTER_COMMIT", "AFTER_SYNC"} {
 		t.Run(point, func(t *testing.T) {
 			p := newPair(t, point)
-			d := lesql.NewDecider(pool(t, config(p.primary.Addr)), mysql.Dialect(), "leaderelection", "e", create)
+			d := maker(pool(t, config(p.primary.Addr)), "e")
 			token := feedtest.Write(t, d, 1, nil)
 			p.between.Refuse()
-			_, err := d.WriteEntry(within(t, time.Second), feedtest.State(2, token))
+			_, err := d.WriteEntry(storetest.Within(t, time.Second), feedtest.State(2, token))
 			feedtest.Passing(t, err, "deadline exceeded", `"e"`)
 			other := decider(p.db, "e")
 			if point == "AFTER_COMMIT" {
 				feedtest.Eventually(t, "the write is seen by others", func() bool { return feedtest.Read(t, other).ElectionNumber == 2 })
 			}
 			for range 2 {
-				if e, err := d.ReadCurrent(within(t, time.Second)); err == nil && e.ElectionNumber != 1 {
+				if e, err := d.ReadCurrent(storetest.Within(t, time.Second)); err == nil && e.ElectionNumber != 1 {
 					t.Errorf("the replica lacks it, and it is read back: %+v", e)
 				}
 			}
 			p.between.Heal()
 			p.inSync(t)
 			feedtest.Eventually(t, "the write counts", func() bool {
-				e, err := d.ReadCurrent(within(t, 5*time.Second))
+				e, err := d.ReadCurrent(storetest.Within(t, 5*time.Second))
 				return err == nil && e.ElectionNumber == 2
 			})
 			feedtest.Write(t, d, 3, feedtest.Read(t, d).Token)
@@ -108,7 +99,7 @@ func TestFailOverToReplica(t *testing.T) {
 	const term, skew = 4 * time.Second, 200 * time.Millisecond
 	p := newPair(t, "AFTER_COMMIT")
 	start := func(id, addr string) (*leaderelection.Campaign, <-chan struct{}) {
-		return feedtest.Campaign(t, opened(t, fmt.Sprintf("mysql://root@%s/test?create=true&election=e", addr)), id, term, skew)
+		return feedtest.Campaign(t, my.Opened(t, my.At(addr, "e")), id, term, skew)
 	}
 	old, elected := start("old", p.primary.Addr)
 	<-elected
@@ -118,12 +109,12 @@ func TestFailOverToReplica(t *testing.T) {
 		e, err := copied.ReadCurrent(t.Context())
 		return err == nil && e.LeaderID == "old"
 	})
-	exec(t, replica, "SET GLOBAL read_only = 1")
+	storetest.Exec(t, replica, "SET GLOBAL read_only = 1")
 	p.between.Refuse()
 	cut := time.Now()
-	exec(t, replica, "STOP SLAVE")
-	exec(t, replica, "RESET SLAVE ALL")
-	exec(t, replica, "SET GLOBAL read_only = 0")
+	storetest.Exec(t, replica, "STOP SLAVE")
+	storetest.Exec(t, replica, "RESET SLAVE ALL")
+	storetest.Exec(t, replica, "SET GLOBAL read_only = 0")
 	_, elected = start("new", p.replica.Addr)
 	<-elected
 	if left := time.Until(old.View().Get()); old.View().ValueInFuture() {
@@ -140,14 +131,14 @@ func TestDurability(t *testing.T) {
 	p := newPair(t, "AFTER_SYNC")
 	warns := func(words ...string) {
 		t.Helper()
-		feedtest.Examines(t, lesql.NewDecider(p.db, mysql.Dialect(), "leaderelection", "e", create), words...)
+		feedtest.Examines(t, maker(p.db, "e"), words...)
 	}
 	warns()
 	set := func(setting, bad, good string, words ...string) {
 		t.Helper()
-		exec(t, p.db, "SET GLOBAL "+setting+" = "+bad)
+		storetest.Exec(t, p.db, "SET GLOBAL "+setting+" = "+bad)
 		warns(words...)
-		exec(t, p.db, "SET GLOBAL "+setting+" = "+good)
+		storetest.Exec(t, p.db, "SET GLOBAL "+setting+" = "+good)
 	}
 	set("innodb_flush_log_at_trx_commit", "2", "1", "innodb_flush_log_at_trx_commit is 2", "= 1")
 	set("sync_binlog", "0", "1", "sync_binlog is 0", "= 1")
@@ -159,9 +150,99 @@ func TestDurability(t *testing.T) {
 	c := config(p.primary.Addr)
 	c.Params = map[string]string{"tx_isolation": "'READ-UNCOMMITTED'"}
 	feedtest.Examines(t, decider(pool(t, c), "e"), "READ UNCOMMITTED")
-	exec(t, p.db, "SET GLOBAL rpl_semi_sync_master_timeout = 1")
+	storetest.Exec(t, p.db, "SET GLOBAL rpl_semi_sync_master_timeout = 1")
 	p.between.Refuse()
-	exec(t, p.db, "INSERT INTO leaderelection VALUES ('other', 'v', 1, '')")
+	storetest.Exec(t, p.db, "INSERT INTO leaderelection VALUES ('other', 'v', 1, '')")
 	feedtest.Eventually(t, "it has given up waiting", func() bool { return status(t, p.db, "Rpl_semi_sync_master_status") == "OFF" })
 	warns("has given up waiting")
+}
+
+// However long writes hang, at a row that somebody has locked or for a replica that is gone,
+// and however many calls are given up meanwhile, few sessions of a candidate run at the server.
+// As many calls as a term of 15 s has in ten minutes.
+func TestSessionsAreBounded(t *testing.T) {
+	stores.Nightly(t, "it cuts connections and waits")
+	const calls, most = 160, 3
+	p := newPair(t, "AFTER_COMMIT")
+	sessions := func() int {
+		return storetest.Value[int](t, p.db, "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE '%leaderelection%' AND info NOT LIKE '%processlist%'")
+	}
+	c := config(p.primary.Addr)
+	c.Params = map[string]string{"innodb_lock_wait_timeout": "50"} // the server's default
+	d := maker(pool(t, c), "e")
+	token := feedtest.Write(t, d, 1, nil)
+	hang := func(t *testing.T, waits string) {
+		t.Helper()
+		said := false
+		for i := range calls {
+			var err error
+			if i%2 == 0 {
+				_, err = d.WriteEntry(storetest.Within(t, 20*time.Millisecond), feedtest.State(2, token))
+			} else {
+				_, err = d.ReadCurrent(storetest.Within(t, 20*time.Millisecond))
+			}
+			said = said || err != nil && strings.Contains(err.Error(), "still run at the server") && strings.Contains(err.Error(), waits)
+			if n := sessions(); n > most {
+				t.Fatalf("after %d calls %d sessions are waiting", i+1, n)
+			}
+		}
+		if _, err := d.WriteEntry(storetest.Within(t, 20*time.Second), feedtest.State(2, token)); err != nil && strings.Contains(err.Error(), waits) {
+			said = true
+		}
+		if !said {
+			t.Errorf("nothing has said %q", waits)
+		}
+	}
+	t.Run("a locked row", func(t *testing.T) {
+		defer locks(t, p.db).Rollback()
+		hang(t, "Updating")
+	})
+	t.Run("no replica", func(t *testing.T) {
+		feedtest.Eventually(t, "it writes again", func() bool {
+			e, err := d.ReadCurrent(storetest.Within(t, 5*time.Second))
+			if err != nil {
+				return false
+			}
+			next, err := d.WriteEntry(storetest.Within(t, 5*time.Second), feedtest.State(uint64(e.ElectionNumber)+1, e.Token))
+			if err == nil {
+				token = next
+			}
+			return err == nil
+		})
+		p.between.Cut()
+		defer p.between.Heal()
+		hang(t, "semi-sync")
+	})
+}
+
+// What keeps a session from writing is said in words that one can act on, and a lock is not
+// waited for until the campaign has given up.
+func TestSessionsThatMayNotWrite(t *testing.T) {
+	server := stores.MariaDB(t, "--autocommit=0")
+	db := pool(t, config(server.Addr))
+	storetest.Exec(t, db, "SET GLOBAL tx_read_only = 1")
+	address := my.At(server.Addr, "e")
+	feedtest.Passing(t, feedtest.WriteError(t, my.Opened(t, address), 1, nil), "this session is read-only", "init_connect")
+	storetest.Exec(t, db, "SET GLOBAL tx_read_only = 0")
+	d := my.Opened(t, address)
+	token := feedtest.Write(t, d, 1, nil)
+	defer locks(t, db).Rollback()
+	_, err := d.WriteEntry(storetest.Within(t, 30*time.Second), feedtest.State(2, token))
+	feedtest.Passing(t, err, "somebody holds the row's lock")
+	if s := d.String(); !strings.HasPrefix(s, "mysql ") || !strings.Contains(s, `, database "test", table `+"`leaderelection`"+`, election "e"`) {
+		t.Error(s)
+	}
+}
+
+// locks holds the locks of all rows, until it is rolled back.
+func locks(t *testing.T, db *sql.DB) *sql.Tx {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err == nil {
+		_, err = tx.Exec("SELECT * FROM leaderelection FOR UPDATE")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tx
 }

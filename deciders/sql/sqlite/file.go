@@ -78,8 +78,11 @@ var own struct {
 func (a attentive) Connect(ctx context.Context) (driver.Conn, error) {
 	own.Lock()
 	defer own.Unlock()
-	before, missing := os.Stat(a.path)
 	others := descriptors()
+	before, missing := os.Stat(a.path)
+	if errors.Is(missing, os.ErrNotExist) {
+		others = nil // what was not there nobody had open: a number of a file that is gone comes again
+	}
 	made, err := a.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package sqlite_test
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"net/url"
@@ -11,31 +10,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/c8e606e4/leaderelection"
 	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
 	"github.com/c8e606e4/leaderelection/deciders/sql/sqlite"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
-
-func decider(db *sql.DB, election string) *lesql.Decider {
-	return lesql.NewDecider(db, sqlite.Dialect(), "leaderelection", election, nil)
-}
 
 // What is in the table and no record of ours is reported, and left alone.
 func TestForeignRecordIsLeftAlone(t *testing.T) {
 	db := pool(t, database(t, "wal"))
-	exec(t, db, sqlite.Dialect().Schema("leaderelection"))
-	for _, record := range []string{`{"leader":"a"}`, `null`, ``, `{"leaderelection":1,"leader_id":7}`, `{"leaderelection":2}`} {
-		exec(t, db, "INSERT INTO leaderelection VALUES ($1, 'v', 1, $1)", record)
-		if record == "" {
-			record = "empty"
-			exec(t, db, "UPDATE leaderelection SET election = 'empty' WHERE election = ''")
-		}
-		feedtest.Foreign(t, decider(db, record), `"leaderelection"`)
-		var left string
-		if err := db.QueryRow("SELECT record FROM leaderelection WHERE election = $1 AND version = 'v'", record).Scan(&left); err != nil || left != strings.TrimPrefix(record, "empty") {
-			t.Errorf("what is left is %q (%v)", left, err)
-		}
-	}
+	storetest.Exec(t, db, sqlite.Dialect().Schema("leaderelection"))
+	storetest.LeavesAlone(t, feedtest.NoRecords(), func(election string) leaderelection.RaceDecider { return decider(db, election) },
+		func(election, content string) {
+			storetest.Exec(t, db, "INSERT INTO leaderelection VALUES ($1, 'v', 1, $2)", election, content)
+		},
+		func(election string) string {
+			return storetest.Value[string](t, db, "SELECT record FROM leaderelection WHERE election = $1 AND version = 'v'", election)
+		})
 }
 
 func TestTablesThatWillNotDo(t *testing.T) {
@@ -53,15 +45,11 @@ func TestTablesThatWillNotDo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := pool(t, database(t, "wal"))
-			exec(t, db, c.sql)
+			storetest.Exec(t, db, c.sql)
 			feedtest.Refuses(t, decider(db, "e"), append(c.words, `"leaderelection"`, `"e"`)...)
 		})
 	}
-	memory, err := sql.Open("sqlite", ":memory:")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer memory.Close()
+	memory := driversOwn(t, ":memory:")
 	feedtest.Refuses(t, lesql.NewDecider(memory, sqlite.Dialect(), "t", "e", create), "in memory", "deciders/memory")
 	feedtest.Refuses(t, lesql.NewDecider(pool(t, database(t, "wal")), sqlite.Dialect(), "other.t", "e", create), "no database")
 }
@@ -102,16 +90,11 @@ func TestFiles(t *testing.T) {
 	if _, err := os.Stat(path); err != nil {
 		t.Error(err)
 	}
-	var mode string
-	if err := pool(t, path).QueryRow("PRAGMA journal_mode").Scan(&mode); err != nil || mode != "wal" {
-		t.Errorf("a file that Open makes is in mode %q, %v", mode, err)
+	if mode := storetest.Value[string](t, pool(t, path), "PRAGMA journal_mode"); mode != "wal" {
+		t.Errorf("a file that Open makes is in mode %q", mode)
 	}
 	// Read-only, as to one who has no permission: root has it always.
-	reading, err := sql.Open("sqlite", "file:"+url.PathEscape(path)+"?mode=ro")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reading.Close()
+	reading := driversOwn(t, "file:"+url.PathEscape(path)+"?mode=ro")
 	observer := decider(reading, "e")
 	feedtest.Permanent(t, feedtest.WriteError(t, observer, 2, feedtest.Read(t, observer).Token), "write permission")
 }
@@ -129,11 +112,11 @@ func TestFileReplaced(t *testing.T) {
 				}
 			}
 			db := pool(t, path)
-			d := lesql.NewDecider(db, sqlite.Dialect(), "leaderelection", "e", create)
+			d := maker(db)
 			token := feedtest.Write(t, d, 7, nil)
 			token = feedtest.Write(t, d, 8, token)
 			move(".old")
-			other := lesql.NewDecider(pool(t, path), sqlite.Dialect(), "leaderelection", "e", create)
+			other := maker(pool(t, path))
 			feedtest.Write(t, other, 1, nil)
 			feedtest.Lost(t, feedtest.WriteError(t, d, 9, token))
 			feedtest.Reads(t, d, 1)
@@ -179,10 +162,8 @@ func TestLocked(t *testing.T) {
 				t.Fatal(err)
 			}
 			feedtest.Passing(t, feedtest.WriteError(t, d, 2, token), "locked", "busy_timeout")
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			defer cancel()
 			begun := time.Now()
-			_, err = patient.WriteEntry(ctx, feedtest.State(2, token))
+			_, err = patient.WriteEntry(storetest.Within(t, 100*time.Millisecond), feedtest.State(2, token))
 			feedtest.Passing(t, err, "deadline exceeded", "locked", "busy_timeout")
 			if took := time.Since(begun); took > 20*time.Second {
 				t.Errorf("it returned after %v", took)
@@ -197,6 +178,17 @@ func TestLocked(t *testing.T) {
 	}
 }
 
+// driversOwn opens a pool as the driver makes it.
+func driversOwn(t *testing.T, name string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
 // Each setting by which a loss of power forgets what was confirmed is warned of.
 func TestDurability(t *testing.T) {
 	for _, c := range []struct{ journal, synchronous, words string }{
@@ -205,36 +197,18 @@ func TestDurability(t *testing.T) {
 		{"memory", "extra", "journal_mode is memory"}, {"off", "extra", "journal_mode is off"},
 	} {
 		path := database(t, "delete")
-		exec(t, pool(t, path), sqlite.Dialect().Schema("leaderelection"))
-		db, err := sql.Open("sqlite", "file:"+url.PathEscape(path)+"?_pragma=journal_mode("+c.journal+")&_pragma=synchronous("+c.synchronous+")")
-		if err != nil {
-			t.Fatal(err)
-		}
-		w, err := decider(db, "e").Durability(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.words == "" {
-			feedtest.Warns(t, w)
-		} else {
-			feedtest.Warns(t, w, c.words)
-		}
-		if t.Failed() {
+		storetest.Exec(t, pool(t, path), sqlite.Dialect().Schema("leaderelection"))
+		db := driversOwn(t, "file:"+url.PathEscape(path)+"?_pragma=journal_mode("+c.journal+")&_pragma=synchronous("+c.synchronous+")")
+		if feedtest.Examines(t, decider(db, "e"), strings.Fields(c.words)...); t.Failed() {
 			t.Fatalf("that was %+v", c)
 		}
-		_ = db.Close()
 	}
 	for _, journal := range journals {
 		feedtest.Examines(t, lesql.NewDecider(pool(t, database(t, journal)), sqlite.Dialect(), "t", "e", create))
 	}
-	plain, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "x.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer plain.Close()
-	var level int
-	if err := plain.QueryRow("PRAGMA synchronous").Scan(&level); err != nil || level != 2 {
-		t.Errorf("the driver's default is %d, %v: the documentation says FULL", level, err)
+	plain := driversOwn(t, filepath.Join(t.TempDir(), "x.db"))
+	if level := storetest.Value[int](t, plain, "PRAGMA synchronous"); level != 2 {
+		t.Errorf("the driver's default is %d: the documentation says FULL", level)
 	}
 }
 

@@ -42,23 +42,31 @@ func (b Block) String() string { return fmt.Sprintf("docs/%s:%d", b.Page, b.Line
 // the block.
 func Langs() []string { return []string{"go", "sh", "text", "crontab", "yaml", "console", "json"} }
 
-// All returns the pages below docs, by their file names, with their text. The root is that of
-// the repository. Pages in directories of docs have tests of their own.
+// All returns the pages of docs and the guides of docs/migrate, by their paths below docs, with their text.
+// The root is that of the repository.
 func All(root string) (map[string]string, error) {
 	files, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	if err != nil {
 		return nil, err
 	}
+	guides, err := filepath.Glob(filepath.Join(root, "docs", "migrate", "*.md"))
+	if err != nil {
+		return nil, err
+	}
+	if len(files) < 3 || len(guides) < 3 {
+		return nil, fmt.Errorf("%d pages in docs, and %d guides in docs/migrate: are they still found?", len(files), len(guides))
+	}
 	pages := make(map[string]string)
-	for _, f := range files {
+	for _, f := range append(files, guides...) {
 		text, err := os.ReadFile(f)
 		if err != nil {
 			return nil, err
 		}
-		pages[filepath.Base(f)] = strings.ReplaceAll(string(text), "\r\n", "\n") // as git may write it on Windows
-	}
-	if len(pages) < 3 {
-		return nil, fmt.Errorf("%d pages in docs: are they still found?", len(pages))
+		page, err := filepath.Rel(filepath.Join(root, "docs"), f)
+		if err != nil {
+			return nil, err
+		}
+		pages[filepath.ToSlash(page)] = strings.ReplaceAll(string(text), "\r\n", "\n") // as git may write it on Windows
 	}
 	return pages, nil
 }

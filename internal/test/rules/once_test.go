@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -313,6 +314,37 @@ func TestOnceHoldsOnSuccess(t *testing.T) {
 	}
 }
 
+// A program that runs a job in its own way has the same: its hold begins with the release, unless it drops it.
+func TestStartHeldOnSuccess(t *testing.T) {
+	for name, fails := range map[string]bool{"succeeds": false, "fails": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				ctx, stop := context.WithCancel(t.Context())
+				begun := make(chan *le.Campaign, 1)
+				c, err := le.Config{Decider: d, LeaderID: "a", OnElected: func(context.Context, *le.TimeView) {
+					sleep(20 * time.Second)
+					if e := d.Entry(); e.Hold != 0 {
+						t.Errorf("on hold while the job may have to be continued: %+v", e)
+					}
+					if fails {
+						(<-begun).DropHold()
+					}
+					stop()
+				}}.StartHeldOnSuccess(ctx, time.Hour)
+				if err != nil {
+					t.Fatal(err)
+				}
+				begun <- c
+				_ = c.Wait()
+				if e := d.Entry(); !e.Vacant() || (e.Hold > 0) == fails {
+					t.Errorf("the job %s, and leaves %+v", name, e)
+				}
+			})
+		})
+	}
+}
+
 // Of three machines that wait, and that die at any moment, the last one finishes the job in each period, unless
 // all are dead: nobody begins it after it was finished, and no two run it at once.
 func TestOnceHoldsOnSuccessInManyPeriods(t *testing.T) {
@@ -502,4 +534,569 @@ func TestOnceWithClocksThatAreStepped(t *testing.T) {
 			})
 		})
 	}
+}
+
+// held is a vacancy that is on hold from now.
+func held(hold time.Duration) *le.RaceEntry {
+	return &le.RaceEntry{ElectionNumber: 1, Extension: 1, TermExpiry: time.Now(), TermLength: T, Incarnation: "x", Hold: hold}
+}
+
+// A hold keeps everybody away until its end and MaxClockSkew, whatever the Config says
+// of holds, also one who was asked for as Successor.
+func TestHoldKeepsEverybodyAway(t *testing.T) {
+	for name, successor := range map[string]string{"nobody named": "", "named": "b"} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				e := held(time.Minute)
+				e.Successor = successor
+				d.Replace(e)
+				b := join(t, d, "b")
+				sleep(time.Minute + S - time.Millisecond)
+				b.follows(t)
+				sleep(spread)
+				b.leads(t)
+				if h := d.Entry().Hold; h != 0 {
+					t.Errorf("the next leadership has the hold %v", h)
+				}
+			})
+		})
+	}
+}
+
+// A clock that is ahead, within bounds, waits until true time has come.
+func TestHoldIsJudgedByClocksWithinBounds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(held(time.Minute))
+		b := join(t, d, "b", func(c *config) { c.Clock = clocks.NewOffset(clocks.System(), S) })
+		sleep(time.Minute - time.Millisecond)
+		b.follows(t)
+		sleep(spread)
+		b.leads(t)
+	})
+}
+
+// A clock that was wrong when it wrote the record stops the election for no longer than
+// the hold, as others see it.
+func TestHoldByAWrongClock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := held(time.Minute)
+		e.TermExpiry = e.TermExpiry.Add(1000 * time.Hour)
+		d.Replace(e)
+		b := join(t, d, "b")
+		sleep(time.Minute)
+		b.follows(t)
+		sleep(5*time.Second + spread)
+		b.leads(t)
+	})
+}
+
+// Candidates that compare no wall clocks count the hold by their own, from when they saw
+// the record first.
+func TestHoldUnsynchronized(t *testing.T) {
+	for name, vacant := range map[string]bool{"vacant": true, "held": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				e := held(time.Minute)
+				e.Unsynchronized, e.TermExpiry = true, e.TermExpiry.Add(-1000*time.Hour)
+				wait := time.Minute + time.Minute/(T/S) + S // clocks may run apart by S in each term
+				if !vacant {
+					e.LeaderID = "dead"
+					wait += T
+				}
+				d.Replace(e)
+				b := join(t, d, "b", func(c *config) { c.ClockPolicy = le.Unsynchronized })
+				sleep(wait - time.Millisecond)
+				b.follows(t)
+				sleep(2 * time.Second)
+				b.leads(t)
+			})
+		})
+	}
+}
+
+// A leader with a Hold that resigns leaves it behind, and heeds it itself.
+func TestHoldBindsTheOneThatLed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		began := time.Now()
+		a := join(t, d, "a", func(c *config) { c.Hold = 2 * time.Minute })
+		sleep(time.Minute)
+		if err := a.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		sleep(2*time.Minute + S - time.Millisecond - time.Since(began))
+		a.follows(t)
+		sleep(spread)
+		a.leads(t)
+	})
+}
+
+// Nobody can hand over what is on hold. Whether that is over, no operator's clock decides:
+// one that is ahead would have the job run twice.
+func TestHoldIsNotHandedOver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(held(time.Minute))
+		for _, wait := range []time.Duration{0, time.Hour} {
+			sleep(wait)
+			if err := le.Transfer(t.Context(), d, "b"); !errors.Is(err, le.ErrNoLeader) || !strings.Contains(err.Error(), "held for nobody") {
+				t.Errorf("%v later: %v", wait, err)
+			}
+		}
+		if e := d.Entry(); e.Successor != "" || e.Hold != time.Minute || e.Extension != 1 {
+			t.Errorf("on record is %+v", e)
+		}
+	})
+}
+
+// What an operator asks for during a hold does not cut it, nor does the end of a clock's
+// counting; when it is over, a term is left for the clocks.
+func TestHoldIsNotHandedOverUntilATermAfterIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		hold, term, after time.Duration
+		unsynchronized    bool
+	}{
+		"just over":          {time.Minute, T, time.Minute + T/2, false},
+		"by no common clock": {time.Minute, T, 1000 * time.Hour, true},
+		"without an end":     {math.MaxInt64, T, time.Hour, false},
+		"of an endless term": {time.Minute, math.MaxInt64, time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				e := held(c.hold)
+				e.TermLength, e.Unsynchronized = c.term, c.unsynchronized
+				d.Replace(e)
+				sleep(c.after)
+				if err := le.Transfer(t.Context(), d, "b"); !errors.Is(err, le.ErrNoLeader) {
+					t.Errorf("%v, on record is %+v", err, d.Entry())
+				}
+			})
+		})
+	}
+}
+
+// A Hold that no candidate can have written does not shorten a term, and holds for no longer
+// than the longest that is allowed.
+func TestHoldThatIsDamaged(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := rival(7)
+		e.Hold = -time.Hour
+		d.Replace(e)
+		b := join(t, d, "b")
+		sleep(T + S - time.Millisecond)
+		b.follows(t)
+		sleep(spread)
+		b.leads(t)
+	})
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(held(math.MaxInt64))
+		b := join(t, d, "b", func(c *config) { c.PollInterval = le.MaxTermLength })
+		sleep(le.MaxTermLength)
+		b.follows(t)
+		sleep(time.Hour)
+		b.leads(t)
+	})
+	bubble(t, func(t *testing.T) { // a term that no candidate has
+		d := memory.NewDecider()
+		e := held(time.Hour)
+		e.TermLength, e.LeaderID = 1, ""
+		d.Replace(e)
+		b := join(t, d, "b", func(c *config) { c.ClockPolicy = le.Unsynchronized })
+		sleep(3 * time.Hour)
+		b.leads(t)
+	})
+	bubble(t, func(t *testing.T) { // a term of which there are more in the hold than can be counted
+		d := memory.NewDecider()
+		e := held(math.MaxInt64)
+		e.Unsynchronized, e.TermLength = true, 1
+		d.Replace(e)
+		b := join(t, d, "b", func(c *config) { c.ClockPolicy, c.PollInterval = le.Unsynchronized, le.MaxTermLength })
+		sleep(le.MaxTermLength)
+		b.follows(t)
+		sleep(le.MaxTermLength - time.Minute)
+		b.follows(t)
+		sleep(2 * time.Minute)
+		b.leads(t)
+	})
+}
+
+// By clocks that are not compared a hold takes longer by the allowance for drift in each of
+// its terms: that is how far two of them may run apart meanwhile.
+func TestHoldUnsynchronizedAllowsForDrift(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := held(time.Hour)
+		e.Unsynchronized = true
+		d.Replace(e)
+		b := join(t, d, "b", func(c *config) { c.ClockPolicy = le.Unsynchronized })
+		sleep(time.Hour + S*time.Duration(int64(time.Hour/T)) - time.Millisecond)
+		b.follows(t)
+		sleep(2*T + 2*S)
+		b.leads(t)
+	})
+}
+
+// A leader with a Hold that is asked to hand over leaves its hold behind, to the very end
+// that it had, and no reservation; a slow acquisition has not lengthened it.
+func TestHoldOutlivesAHandOver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		began := time.Now()
+		a := join(t, d, "a", func(c *config) {
+			c.Hold = 2 * time.Minute
+			c.Decider.(*memory.Decider).Inject(memory.Slow(2 * time.Second).On(memory.Write))
+		})
+		sleep(30 * time.Second)
+		a.leads(t)
+		asked := d.Entry() // Transfer refuses it
+		asked.Successor = "b"
+		asked.Extension++
+		d.Replace(asked)
+		sleep(10 * time.Second)
+		e := d.Entry()
+		if over := e.TermExpiry.Add(e.Hold).Sub(began); !e.Vacant() || e.Successor != "" || over != 2*time.Minute {
+			t.Errorf("held for %v: %+v", over, e)
+		}
+	})
+}
+
+// A hold is that of the leadership that began it: who has lost its view, acquires its own
+// record again and releases it at once, as it is told to stop, ends no hold.
+func TestHoldOutlivesWhatBeganNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		began := time.Now()
+		a := join(t, d, "a", func(c *config) { c.Hold = 5 * time.Minute })
+		sleep(time.Second)
+		a.leads(t)
+		a.store.Inject(memory.LoseRequests())
+		sleep(2 * T)
+		a.follows(t)
+		a.store.Inject(func(op memory.Op) memory.Fault {
+			if op.Kind != memory.Write {
+				return memory.Fault{}
+			}
+			a.stop()
+			return memory.Fault{Delay: time.Second}
+		})
+		<-a.Done()
+		e := d.Entry()
+		if over := e.TermExpiry.Add(e.Hold).Sub(began); !e.Vacant() || e.ElectionNumber != first+1 || over != 5*time.Minute {
+			t.Errorf("held for %v: %+v", over, e)
+		}
+	})
+}
+
+// Transfer and StepDown refuse while the leader has a Hold: the leader would go, and nobody could follow.
+// StepDown with force ends its job all the same.
+func TestTransferDuringAHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) { c.Hold = time.Hour })
+		sleep(time.Second)
+		before := *d.Entry()
+		for asked, err := range map[string]error{"Transfer": le.Transfer(t.Context(), d, "b"), "StepDown": le.StepDown(t.Context(), d, false)} {
+			if !errors.Is(err, le.ErrRefused) || !strings.Contains(err.Error(), before.TermExpiry.Add(before.Hold).Format(time.RFC3339)) {
+				t.Errorf("%s: %v, want it to say until when the record is held", asked, err)
+			}
+		}
+		if e := d.Entry(); e.Successor != "" || e.Extension != before.Extension {
+			t.Errorf("the record is %+v, want it untouched", e)
+		}
+		a.leads(t)
+		if err := le.StepDown(t.Context(), d, true); err != nil {
+			t.Error(err)
+		}
+		sleep(time.Second)
+		a.follows(t)
+	})
+}
+
+// A store whose clock is wrong while a job runs does not shorten the job's Hold: the candidates' clocks
+// are right, and the Hold is theirs.
+func TestHoldThoughTheStoresClockIsWrong(t *testing.T) {
+	for _, policy := range []le.ClockPolicy{le.Synchronized} {
+		for _, off := range []time.Duration{-time.Hour, -10 * time.Second, 10 * time.Second, time.Hour} {
+			for _, lasts := range []time.Duration{10 * time.Second, time.Hour} {
+				t.Run(fmt.Sprint(policy, off, lasts), func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						unround()
+						clock := clocks.NewOffset(nil, 0)
+						d := memory.New(&memory.Options{Clock: clock})
+						ran := 0
+						once := func(id string) error {
+							return le.Config{Decider: d.Handle().Polled(), LeaderID: id, TermLength: T, MaxClockSkew: S, ClockPolicy: policy}.Once(t.Context(),
+								le.OnceOptions{Hold: 30 * time.Minute}, func(ctx context.Context, _ *le.TimeView) error {
+									ran++
+									select {
+									case <-time.After(20 * time.Second):
+									case <-ctx.Done():
+									}
+									return nil
+								})
+						}
+						time.AfterFunc(5*time.Second, func() { clock.Set(off) })
+						time.AfterFunc(5*time.Second+lasts, func() { clock.Set(0) })
+						_ = once("a")
+						sleep(30 * time.Second)
+						if err := once("b"); !errors.Is(err, le.ErrNotElected) || ran != 1 {
+							t.Errorf("the job ran %d times within its Hold; the second Once: %v", ran, err)
+						}
+						sleep(time.Hour + 30*time.Minute)
+						if err := once("c"); err != nil || ran != 2 {
+							t.Errorf("after the Hold: %v, the job ran %d times", err, ran)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// try is TryAcquire by a candidate "b", and how long it took.
+func try(t *testing.T, d le.RaceDecider, adjust ...func(*config)) (*le.Campaign, context.CancelFunc, time.Duration, error) {
+	t.Helper()
+	cfg := config{Config: le.Config{Decider: d, LeaderID: "b", TermLength: T, MaxClockSkew: S}}
+	for _, f := range adjust {
+		f(&cfg)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // should it never return
+	t.Cleanup(cancel)
+	began := time.Now()
+	c, err := cfg.TryAcquire(ctx)
+	return c, cancel, time.Since(began), err
+}
+
+// TryAcquire leads if nobody does, until its ctx ends.
+func TestTryAcquireLeads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		b, stop, _, err := try(t, d)
+		if err != nil || b.Status() != le.Leading || !b.View().ValueInFuture() {
+			t.Fatal(err)
+		}
+		sleep(3 * T)
+		if !b.View().ValueInFuture() {
+			t.Error("the lease was not extended")
+		}
+		stop()
+		if err := b.Wait(); !errors.Is(err, context.Canceled) || !d.Entry().Vacant() {
+			t.Errorf("%v, on record is %+v", err, d.Entry())
+		}
+	})
+}
+
+// While another leads it says so at once, having read once, and nothing of it is left.
+func TestTryAcquireWhileAnotherLeads(t *testing.T) {
+	for name, reserved := range map[string]bool{"leads": false, "is to lead": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				e := rival(7)
+				if reserved {
+					e.LeaderID, e.Successor = "", "rival"
+				}
+				d.Replace(e)
+				h := d.Handle()
+				var calls []memory.Kind
+				h.Inject(func(op memory.Op) memory.Fault { calls = append(calls, op.Kind); return memory.Fault{} })
+				b, _, took, err := try(t, h)
+				var facts *le.NotElectedError
+				if b != nil || !errors.Is(err, le.ErrNotElected) || !errors.As(err, &facts) || facts.Leader.ElectionNumber != 7 {
+					t.Errorf("%v, %v", b, err)
+				}
+				if len(calls) != 1 || calls[0] != memory.Read || took > 0 {
+					t.Errorf("it took %v, %v", took, calls)
+				}
+				synctest.Wait() // a goroutine that was left would keep the bubble
+			})
+		})
+	}
+}
+
+// A lost answer to its claim is read back: who has won leads.
+func TestTryAcquireReadsBack(t *testing.T) {
+	for name, lost := range map[string]error{"lost": memory.ErrLost, "lost race": le.ErrLostRace} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				h := d.Handle()
+				h.Inject(memory.Always(memory.Fault{Err: lost, Lands: true}).On(memory.Write).Times(1))
+				if b, _, _, err := try(t, h); err != nil || !b.View().ValueInFuture() {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A store that fails ends it with the store's error, after one call for each thing, and
+// with nothing held.
+func TestTryAcquireWhenTheStoreFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		faults memory.Faults // nil: as hangs says
+		hangs  memory.Kind
+		want   error
+		within time.Duration
+	}{
+		"reads":          {memory.Fail(memory.ErrLost).On(memory.Read), 0, memory.ErrLost, 0},
+		"writes":         {memory.Fail(memory.ErrLost).On(memory.Write), 0, memory.ErrLost, time.Second},
+		"all":            {memory.Fail(memory.ErrLost), 0, memory.ErrLost, 0},
+		"reads hang":     {nil, memory.Read, context.DeadlineExceeded, T/4 + time.Second},
+		"writes hang":    {nil, memory.Write, context.DeadlineExceeded, T},
+		"lost for good":  {memory.LoseAnswers().On(memory.Write), 0, nil, time.Second},
+		"a refused race": {memory.Fail(le.ErrLostRace).On(memory.Write), 0, le.ErrNotElected, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				h := d.Handle()
+				hang := make(chan struct{})
+				defer close(hang)
+				if c.faults == nil {
+					c.faults = memory.Hang(hang).On(c.hangs)
+				}
+				h.Inject(c.faults)
+				b, stop, took, err := try(t, h)
+				if !errors.Is(err, c.want) || took > c.within {
+					t.Errorf("%v after %v, want %v within %v", err, took, c.want, c.within)
+				}
+				if b != nil {
+					h.Inject(nil)
+					stop()
+					<-b.Done()
+				}
+				if e := d.Entry(); !e.Vacant() {
+					t.Errorf("on record is %+v", e)
+				}
+			})
+		})
+	}
+}
+
+// A candidate that may not lead says why, and has written nothing.
+func TestTryAcquireWhenUnfit(t *testing.T) {
+	sick := errors.New("sick")
+	for name, c := range map[string]struct {
+		adjust func(*config)
+		want   error
+	}{
+		"sick":                     {func(c *config) { c.Healthy = func(context.Context) error { return sick } }, le.ErrUnhealthy},
+		"clock":                    {func(c *config) { c.Clock = clocks.NewOffset(clocks.System(), 3*S) }, le.ErrClockSkew},
+		"clock, as the read shows": {func(c *config) { c.Clock = clocks.NewOffset(clocks.System(), -3*S) }, le.ErrClockSkew},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				d.Replace(&le.RaceEntry{ElectionNumber: 7, TermExpiry: time.Now(), TermLength: T, Incarnation: "x"})
+				b, _, _, err := try(t, d, c.adjust)
+				if b != nil || !errors.Is(err, c.want) || errors.Is(err, le.ErrNotElected) {
+					t.Errorf("%v, %v, want %v", b, err, c.want)
+				}
+				if e := d.Entry(); !e.Vacant() {
+					t.Errorf("on record is %+v", e)
+				}
+			})
+		})
+	}
+}
+
+// It leads once: when that leadership has ended, the campaign has.
+func TestTryAcquireLeadsOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(*testing.T, *memory.Decider, *le.Campaign)
+		want error
+	}{
+		"ousted":   {func(_ *testing.T, d *memory.Decider, _ *le.Campaign) { d.Replace(rival(first + 1)) }, le.ErrOusted},
+		"resigned": {func(t *testing.T, _ *memory.Decider, b *le.Campaign) { _ = b.Resign(t.Context()) }, le.ErrResigned},
+		"expired":  {func(_ *testing.T, d *memory.Decider, _ *le.Campaign) { d.Inject(memory.LoseRequests()) }, le.ErrExpired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				b, _, _, err := try(t, d)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.end(t, d, b)
+				if err := b.Wait(); !errors.Is(err, c.want) {
+					t.Errorf("%v, want %v", err, c.want)
+				}
+				if n := d.Entry().ElectionNumber; n > first+1 {
+					t.Errorf("it has led again: %d", n)
+				}
+			})
+		})
+	}
+}
+
+// It awaits the answer to its claim, whatever wakes it meanwhile.
+func TestTryAcquireAwaitsItsClaim(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := memory.NewDecider()
+		h.Inject(memory.Slow(time.Second))
+		b, stop, took, err := try(t, h, func(c *config) { c.Trace = &le.Trace{StoreOp: func(le.StoreOp) {}} }) // told of the read, the loop looks again
+		if err != nil || b.Status() != le.Leading || took != 2*time.Second {
+			t.Fatalf("%v after %v", err, took)
+		}
+		stop()
+		_ = b.Wait() // it was cancelled
+	})
+}
+
+// When it leads it follows the record as any leader: a feed tells it of a request.
+func TestTryAcquireHearsOfRequests(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		b, _, _, err := try(t, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sleep(time.Second)
+		if err := le.StepDown(t.Context(), d, false); err != nil {
+			t.Fatal(err)
+		}
+		asked := time.Now()
+		if err := b.Wait(); !errors.Is(err, le.ErrResigned) {
+			t.Error(err)
+		}
+		near(t, "stepping down", time.Since(asked), 0, 100*time.Millisecond)
+	})
+}
+
+// When its ctx ends while the claim is out, it returns when that was released again.
+func TestTryAcquireLeavesNothingWhenToldToStop(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Inject(memory.Slow(2 * time.Second).On(memory.Write))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		b, err := le.Config{Decider: d, LeaderID: "b", TermLength: T, MaxClockSkew: S}.TryAcquire(ctx)
+		if e := d.Entry(); b != nil || !errors.Is(err, context.DeadlineExceeded) || !e.Vacant() || e.ElectionNumber != first {
+			t.Errorf("%v, on record is %+v", err, e)
+		}
+	})
+}
+
+// Once that gives up before the store has answered at all says that, and not that another leads.
+func TestOnceWhoseStoreDoesNotAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		hang := make(chan struct{})
+		defer close(hang)
+		d.Inject(memory.Hang(hang))
+		began := time.Now()
+		err := le.Config{Decider: d, LeaderID: "b", TermLength: T, MaxClockSkew: S}.Once(t.Context(), le.OnceOptions{Hold: time.Minute, Wait: time.Second},
+			func(context.Context, *le.TimeView) error { return nil })
+		if err == nil || errors.Is(err, le.ErrNotElected) || !strings.Contains(err.Error(), "has not answered within 1s") || time.Since(began) > 2*time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
 }

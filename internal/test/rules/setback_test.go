@@ -4,15 +4,442 @@ package rules
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
+
+// detained is a store that keeps back the answer of one call, whatever its ctx says.
+type detained struct {
+	le.RaceDecider
+	mu          sync.Mutex
+	read, write chan struct{} // the next call of its kind is answered when it is closed
+	refused     bool          // and then as a lost race, as by the client's own retry
+}
+
+// keep keeps back the answer of the next call of a kind.
+func (d *detained) keep(kind *chan struct{}, until chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	*kind = until
+}
+
+// await returns when the answer may be given, and reports whether it was kept back.
+func (d *detained) await(kind *chan struct{}) bool {
+	d.mu.Lock()
+	c := *kind
+	*kind = nil
+	d.mu.Unlock()
+	if c != nil {
+		<-c
+	}
+	return c != nil
+}
+
+func (d *detained) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
+	e, err := d.RaceDecider.ReadCurrent(ctx)
+	d.await(&d.read)
+	return e, err
+}
+
+func (d *detained) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
+	token, err := d.RaceDecider.WriteEntry(ctx, e)
+	if d.await(&d.write) && d.refused {
+		now := e.Clone()
+		now.Token = token
+		return nil, &le.LostRaceError{Current: now}
+	}
+	return token, err
+}
+
+// Rule 7: the answer to a call that was given up does not close the question that a
+// later write has opened: nothing is written before a read that began after it.
+func TestRule07LateAnswersCloseNoQuestion(t *testing.T) {
+	for _, what := range []string{"read", "write", "refused write"} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				late := make(chan struct{})
+				h := &detained{refused: what == "refused write"}
+				a := join(t, memory.NewDecider(), "a", polled, func(c *config) { h.RaceDecider, c.Decider = c.Decider, h })
+				synctest.Wait()
+				if what == "read" { // of the one that asks what became of the extension at 7 s
+					a.store.Inject(memory.LoseRequests().On(memory.Write).Times(1))
+					h.keep(&h.read, late)
+				} else {
+					h.keep(&h.write, late)
+				}
+				sleep(12 * time.Second) // given up, read, and gone on
+				a.leads(t)
+				a.store.Inject(func(op memory.Op) memory.Fault {
+					return memory.Fault{Err: memory.ErrLost, Lands: op.Kind == memory.Write}
+				})
+				for begin := time.Now(); len(a.opsSince(begin, le.OpExtend)) == 0; {
+					sleep(100 * time.Millisecond)
+				}
+				sleep(100 * time.Millisecond)
+				close(late)
+				told := time.Now()
+				sleep(5 * time.Second)
+				if n := len(a.opsSince(told, le.OpExtend)); n > 0 {
+					t.Errorf("%d writes, though the outcome of the last one is open and no read has worked since", n)
+				}
+				a.store.Inject(nil)
+				sleep(time.Second)
+				a.leads(t)
+			})
+		})
+	}
+}
+
+// Rule 5: a read that began before the record became acquirable does not count,
+// however late it was answered.
+func TestRule05ReadsCountFromTheirStart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		held := rival(3)
+		d.Replace(held)
+		a := join(t, d, "a", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(memory.Always(memory.Fault{AnswerDelay: 2 * time.Second}).On(memory.Read))
+		}, polled)
+		sleep(2 * T) // reads begin at 0, 7.5 and 15 s; the last is answered at 17 s, 1 s after TermExpiry + S
+		a.leads(t)
+		last, claimed := time.Time{}, a.opsSince(time.Time{}, le.OpAcquire)[0].Start
+		for _, op := range a.opsSince(time.Time{}, le.OpRead) {
+			if !op.Start.After(claimed) {
+				last = op.Start
+			}
+		}
+		if last.Before(held.TermExpiry.Add(S)) {
+			t.Errorf("claimed by a read that began %v before TermExpiry + S", held.TermExpiry.Add(S).Sub(last))
+		}
+	})
+}
+
+// Lapsed is told after a read that began at or past TermExpiry + S: a record that was
+// extended while an earlier one was on its way back has not lapsed.
+func TestWatchLapsedCountsReadsFromTheirStart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		held := rival(3)
+		d.Replace(held)
+		s := observe(t, d, true, 0)
+		s.store.Inject(memory.Always(memory.Fault{AnswerDelay: 2 * time.Second}).On(memory.Read))
+		sleep(15500 * time.Millisecond) // a read is on its way back since 15 s
+		held.Extension, held.TermExpiry = 1, time.Now().Add(T)
+		d.Replace(held)
+		sleep(5 * time.Second)
+		for _, what := range s.list() {
+			if what == "lapsed 3" {
+				t.Errorf("told of a lapse of what was extended: %q", s.list())
+			}
+		}
+	})
+}
+
+// Rule 6: where the store was set back, to a leadership that lives, what is known does not
+// shorten the wait for what is read, nor the other way round.
+func TestRule06StoreSetBackToALivingLeadership(t *testing.T) {
+	for name, known := range map[string]*le.RaceEntry{
+		"from a reservation": {ElectionNumber: 5, Extension: 9, TermLength: T, Incarnation: "x", Successor: "c"},
+		"from a vacancy":     {ElectionNumber: 5, Extension: 9, TermLength: T, Incarnation: "x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				known.TermExpiry = time.Now().Add(5 * time.Second)
+				d.Replace(known)
+				var sick atomic.Bool
+				sick.Store(known.Successor == "")
+				a := join(t, d, "a", polled, func(c *config) {
+					c.PollInterval = time.Second
+					if sick.Load() { // so that it does not claim the vacancy at once
+						c.Healthy = func(context.Context) error {
+							if sick.Load() {
+								return context.DeadlineExceeded
+							}
+							return nil
+						}
+					}
+				})
+				sleep(2 * time.Second)
+				e := rival(4)
+				d.Replace(e)
+				sleep(2 * time.Second)
+				sick.Store(false)
+				for range 20 {
+					sleep(5 * time.Second)
+					e.Extension, e.TermExpiry = e.Extension+1, time.Now().Add(T)
+					d.Replace(e)
+				}
+				if n := len(a.opsSince(time.Time{}, le.OpAcquire)); n > 0 {
+					t.Errorf("claimed the record of a living leader %d times, and led %d times", n, a.count())
+				}
+				sleep(2*(T+S) + 2*time.Second)
+				a.leads(t)
+			})
+		})
+	}
+}
+
+// Rule 6: nor is what is read from a store that was set back acquired while the leadership
+// that is known may live.
+func TestRule06StoreSetBackUnderALivingLeadership(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		held := rival(5)
+		d.Replace(held)
+		a := join(t, d, "a", polled, func(c *config) { c.PollInterval = time.Second })
+		sleep(2 * time.Second)
+		old := rival(4)
+		old.TermExpiry = time.Now().Add(-time.Minute)
+		d.Replace(old)
+		sleep(time.Until(held.TermExpiry.Add(S)) - time.Nanosecond)
+		if n := len(a.opsSince(time.Time{}, le.OpAcquire)); n > 0 {
+			t.Fatalf("%d writes while the view of leadership 5 may be alive", n)
+		}
+		sleep(T + S + 2*time.Second) // its write has shown that the store was set back
+		a.leads(t)
+		if got := a.View().ElectionNumber(); got != 7 {
+			t.Errorf("number %d, want 7", got)
+		}
+	})
+}
+
+// Rule 6: a store that is set back twice in a term does not hide whom a read has shown in between: neither
+// a follower nor the leader that was robbed of the record takes the vacancy while that view may be alive.
+// A release does not end the wait: nobody knows who led after it, and was lost.
+func TestRule06StoreSetBackTwice(t *testing.T) {
+	for _, leads := range []bool{false, true} {
+		for _, released := range []bool{false, true} {
+			t.Run(fmt.Sprintf("under a leader %t, released %t", leads, released), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					d := memory.NewDecider()
+					if !leads {
+						held := rival(5)
+						held.TermExpiry = time.Now().Add(5 * time.Second)
+						d.Replace(held)
+					}
+					a := join(t, d, "a", polled, func(c *config) { c.PollInterval = time.Second })
+					sleep(2 * time.Second)
+					between := rival(4)
+					d.Replace(between)
+					sleep(8 * time.Second) // a has read it; its own extension was refused
+					vacancy := &le.RaceEntry{ElectionNumber: 3, Incarnation: "x", TermLength: T}
+					if released {
+						vacancy.ElectionNumber, vacancy.Extension, vacancy.Incarnation = 4, 1, between.Incarnation
+					}
+					d.Replace(vacancy)
+					before := a.count()
+					sleep(T - time.Second)
+					if a.count() != before {
+						t.Error("led while a view that was lost may be alive")
+					}
+					sleep(T + 2*S + time.Second)
+					a.leads(t)
+				})
+			})
+		}
+	}
+}
+
+// Rule 6: a reservation whose end a wrong clock has set hours ahead is waited for by the monotonic clock,
+// as it would be alone, if the store was set back from it to something that must be waited for as well.
+func TestRule06StoreSetBackFromALongReservation(t *testing.T) {
+	for name, later := range map[string]func() *le.RaceEntry{
+		"to a vacancy":         func() *le.RaceEntry { return &le.RaceEntry{ElectionNumber: 3, Incarnation: "x", TermLength: T} },
+		"to an emptied record": func() *le.RaceEntry { return &le.RaceEntry{} },
+		"to a living leader":   func() *le.RaceEntry { return rival(4) },
+		"to a shorter reserve": func() *le.RaceEntry {
+			return &le.RaceEntry{ElectionNumber: 3, Incarnation: "x", TermLength: T, Successor: "d", TermExpiry: time.Now().Add(T)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				d.Replace(&le.RaceEntry{ElectionNumber: 5, Incarnation: "x", TermLength: T, Successor: "c", TermExpiry: time.Now().Add(5 * time.Hour)})
+				a := join(t, d, "a", polled, func(c *config) { c.PollInterval = time.Second })
+				sleep(2 * time.Second)
+				d.Replace(later())
+				sleep(T - 2*time.Second)
+				a.follows(t)
+				sleep(2*(T+S) + 4*time.Second)
+				a.leads(t)
+			})
+		})
+	}
+}
+
+// A state that was seen, passed and is read again counts from when it was seen again:
+// whoever leads by it may have gone on where nobody saw it.
+func TestUnsynchronizedStoreSetBackTwice(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		state := func(extension uint64) {
+			e := rival(3)
+			e.Unsynchronized, e.Extension = true, extension
+			e.TermExpiry = time.Date(2000, 1, 1, 0, 0, int(extension), 0, time.UTC)
+			d.Replace(e)
+		}
+		state(2)
+		a := join(t, d, "a", unsynchronized, polled, func(c *config) { c.PollInterval = time.Second })
+		for _, extension := range []uint64{1, 3} {
+			sleep(1500 * time.Millisecond)
+			state(extension)
+		}
+		sleep(11 * time.Second)
+		state(1) // at 14 s
+		sleep(T + S)
+		if a.count() > 0 {
+			t.Error("led within a term after the store was seen to have gone back")
+		}
+		sleep(T + S + 2*time.Second)
+		a.leads(t)
+	})
+}
+
+// Rule 7: a release as well waits for what became of the last write.
+func TestRule07ReleaseReadsFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled)
+		synctest.Wait()
+		a.store.Inject(memory.LoseAnswers().On(memory.Write).Times(1))
+		sleep(7 * time.Second) // the extension has landed, and its answer is lost
+		a.leads(t)
+		begin := time.Now()
+		a.quit()
+		ops := a.opsSince(begin, le.OpRead, le.OpRelease)
+		if len(ops) != 2 || ops[0].Kind != le.OpRead || ops[1].Kind != le.OpRelease || ops[1].Err != nil {
+			t.Errorf("%+v, want a read and a release", ops)
+		}
+		if !d.Entry().Vacant() {
+			t.Error("not released")
+		}
+	})
+}
+
+// Rule 9: the time for the release counts from when the callbacks have returned, not
+// from when the campaign was stopped.
+func TestRule09ReleaseAfterALongDrain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) {
+			c.DrainTimeout = time.Minute
+			c.OnOusting = func(context.Context) { time.Sleep(40 * time.Second) }
+		})
+		sleep(time.Second)
+		a.stop()
+		sleep(39900 * time.Millisecond)
+		a.store.Inject(memory.LoseRequests().On(memory.Write).Times(1)) // the first try
+		<-a.Done()
+		if !d.Entry().Vacant() {
+			t.Errorf("left behind: %+v", d.Entry())
+		}
+	})
+}
+
+// Lapsed and a later record of the leadership that comes back are both told, also where the
+// callback was busy meanwhile.
+func TestWatchTellsLapsedToASlowCallback(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		held := rival(3)
+		d.Replace(held)
+		s := observe(t, d, false, 20*time.Second) // busy with 3/0 until 20 s; the lapse is at 16 s
+		sleep(18 * time.Second)
+		held.Extension, held.TermExpiry = 1, time.Now().Add(T)
+		d.Replace(held)
+		sleep(25 * time.Second)
+		if got := s.list(); len(got) < 3 || got[0] != "3/0 rival" || got[1] != "lapsed 3" || got[2] != "3/1 rival" {
+			t.Errorf("told %q", got)
+		}
+	})
+}
+
+// Rule 16: a check of Healthy that came too late is forgotten when it returns, and the
+// next one asked, also when that is well only then.
+func TestRule16LateHealthIsAskedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		n := 0
+		a := join(t, memory.NewDecider(), "a", func(c *config) {
+			c.Healthy = func(context.Context) error {
+				if n++; n == 2 {
+					<-hang
+				}
+				return nil
+			}
+		})
+		sleep(2 * T)
+		a.follows(t)
+		close(hang)
+		sleep(T)
+		a.leads(t)
+	})
+}
+
+// Rule 14: no two writes are alike, also where the earlier one may land yet.
+func TestRule14OpenWritesAreToldApart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		var written []*le.RaceEntry
+		a := join(t, d, "a", polled)
+		synctest.Wait()
+		a.store.Inject(memory.Faults(func(op memory.Op) memory.Fault {
+			if written = append(written, op.Entry); len(written)%3 != 0 {
+				return memory.Fault{Err: memory.ErrLost}
+			}
+			return memory.Fault{}
+		}).On(memory.Write))
+		sleep(5 * T)
+		a.leads(t)
+		for i := 1; i < len(written); i++ {
+			if e, last := written[i], written[i-1]; e.ElectionNumber == last.ElectionNumber && e.Extension <= last.Extension {
+				t.Errorf("write %d is %d/%d, after %d/%d", i, e.ElectionNumber, e.Extension, last.ElectionNumber, last.Extension)
+			}
+		}
+	})
+}
+
+// Where a store was set back to a vacancy, nobody leads by it: a leader whose number is newer goes
+// on at once, also if the vacancy is reserved for another, or on hold, or of its own making.
+func TestLeaderGoesOnOverWhatNobodyLeadsBy(t *testing.T) {
+	for name, change := range map[string]func(*le.RaceEntry){
+		"reserved": func(e *le.RaceEntry) { e.Successor, e.TermExpiry = "c", e.TermExpiry.Add(T) },
+		"on hold":  func(e *le.RaceEntry) { e.Hold = time.Hour },
+		"its own":  func(e *le.RaceEntry) { e.Incarnation, e.Successor, e.TermExpiry = "", "c", e.TermExpiry.Add(T) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				d.Replace(&le.RaceEntry{ElectionNumber: 1, Extension: 1, TermExpiry: time.Now(), TermLength: T, Incarnation: "x"})
+				a := join(t, d, "a")
+				sleep(time.Second)
+				a.leads(t)
+				old := &le.RaceEntry{ElectionNumber: 1, Extension: 5, TermExpiry: time.Now(), TermLength: T, Incarnation: "x"}
+				change(old)
+				if old.Incarnation == "" {
+					old.Incarnation = d.Entry().Incarnation
+				}
+				d.Replace(old)
+				sleep(2 * T)
+				a.leads(t)
+				if a.count() != 1 || d.Entry().ElectionNumber != 2 {
+					t.Errorf("it has led %d times, on record is %+v", a.count(), d.Entry())
+				}
+			})
+		})
+	}
+}
 
 const goneBack = "the store has gone back"
 
@@ -135,5 +562,368 @@ func TestRecordThatIsGoneIsSaid(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// vacantAt is a record that was released.
+func vacantAt(number le.ElectionNumber) *le.RaceEntry {
+	return &le.RaceEntry{ElectionNumber: number, Extension: 1, Incarnation: "of before", TermExpiry: time.Now(), TermLength: T}
+}
+
+// other is what a candidate named "other" writes.
+func other(number le.ElectionNumber) *le.RaceEntry {
+	e := rival(number)
+	e.LeaderID, e.Incarnation = "other", "other's"
+	return e
+}
+
+// A feed tells of an acquisition that is undone, and another takes its number: observers are told
+// of that one at once, and not only when it is extended. A feed does not decide which it is: it is read.
+func TestUndoneAcquisitionIsReplaced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(vacantAt(4))
+		ctx, cancel := context.WithCancel(t.Context())
+		var told []string
+		done, reads := make(chan struct{}), 0
+		observer := d.Handle()
+		observer.Inject(func(op memory.Op) memory.Fault {
+			if op.Kind == memory.Read {
+				reads++
+			}
+			return memory.Fault{}
+		})
+		go func() {
+			defer close(done)
+			_ = le.WatchConfig{Decider: observer}.Watch(ctx, func(_ context.Context, e le.RaceEntry) { told = append(told, e.LeaderID) })
+		}()
+		sleep(time.Second)
+		d.Tell(other(5))
+		sleep(time.Second)
+		d.Tell(nil)
+		d.Replace(rival(5))
+		sleep(time.Second)
+		d.Tell(other(5)) // again, but now it is known which it is
+		sleep(time.Second)
+		cancel()
+		if <-done; len(told) != 3 || told[1] != "other" || told[2] != "rival" {
+			t.Errorf("told of %q", told)
+		}
+		if reads != 1 {
+			t.Errorf("%d reads, want one", reads)
+		}
+	})
+}
+
+// So are standbys.
+func TestUndoneAcquisitionIsReadByAStandby(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(other(4))
+		a := join(t, d, "a")
+		sleep(time.Second)
+		d.Tell(other(5))
+		sleep(time.Second)
+		d.Tell(nil)
+		d.Replace(rival(5))
+		sleep(time.Second)
+		if e := a.Leader(); e.LeaderID != "rival" || len(a.opsSince(time.Time{})) > 1 {
+			t.Errorf("Leader returns %+v, after %d operations", e, len(a.opsSince(time.Time{})))
+		}
+	})
+}
+
+// A feed that tells of two in turns, again and again, is no reason to read in a hot loop.
+func TestRule11DisputesAreReadNowAndThen(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(other(4))
+		a := join(t, d, "a")
+		sleep(time.Second)
+		for n := range 1000 {
+			d.Tell(other(5 + le.ElectionNumber(n/2)))
+			sleep(time.Millisecond)
+			d.Tell(rival(5 + le.ElectionNumber(n/2)))
+			sleep(time.Millisecond)
+		}
+		if n := len(a.opsSince(time.Time{})); n > 6 { // with a pause of T/32 between two
+			t.Errorf("%d reads in two seconds", n)
+		}
+	})
+}
+
+// The same where the other is this candidate: all are told that it leads when it does. What a feed
+// tells then by that number is no news.
+func TestUndoneAcquisitionIsReplacedByOnesOwn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(vacantAt(4))
+		a := join(t, d, "a", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(memory.Slow(2 * time.Second).On(memory.Write).Times(1))
+		})
+		sleep(500 * time.Millisecond)
+		d.Tell(other(5))
+		sleep(200 * time.Millisecond)
+		d.Tell(nil)
+		sleep(1500 * time.Millisecond)
+		a.leads(t)
+		seen := a.seenAll()
+		if e := a.Leader(); e.LeaderID != "a" || a.leadership(t, 0).number != 5 || seen[len(seen)-1].LeaderID != "a" {
+			t.Errorf("with leadership %d, Leader returns %+v, and LeaderChanged was last told of %+v", a.leadership(t, 0).number, e, seen[len(seen)-1])
+		}
+	})
+}
+
+// A preferred candidate that knows of a leader whose term is over, while reads return an older
+// record that is extended (the store was set back), reads no more often for that.
+func TestPreferReadsNoMoreAfterASetBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(rival(10))
+		b := join(t, d, "b", polled, func(c *config) { c.Priority = 5 })
+		sleep(T / 2)
+		from := time.Now()
+		for n := range 40 {
+			e := other(7)
+			e.Extension = uint64(n)
+			d.Replace(e)
+			sleep(T / 2)
+		}
+		if n := len(b.opsSince(from)); n > 90 { // four a second, while the newer term may run
+			t.Errorf("%d operations in 20 terms", n)
+		}
+	})
+}
+
+// Rule 14: a record is what it says. A feed tells of a request that is undone, and an operator's lands in its
+// place, of the same order and Incarnation: what is read replaces what was told of, for observers and
+// for candidates.
+func TestRule14UndoneRequestIsReplaced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(rival(5))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var told []string
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = le.WatchConfig{Decider: d.Handle()}.Watch(ctx, func(_ context.Context, e le.RaceEntry) { told = append(told, e.Successor) })
+		}()
+		a := join(t, d, "a")
+		sleep(time.Second)
+		request := func(id string) *le.RaceEntry {
+			e := d.Entry()
+			e.Extension, e.Successor = 1, id
+			return e
+		}
+		undone, landed := request("undone"), request("landed")
+		d.Tell(undone)
+		sleep(time.Second)
+		if got := a.Leader().Successor; got != "undone" {
+			t.Fatalf("Leader names %q", got)
+		}
+		d.Tell(nil)
+		d.Replace(landed)
+		sleep(time.Second)
+		if got := a.Leader().Successor; got != "landed" {
+			t.Errorf("Leader names %q, want what is read", got)
+		}
+		cancel()
+		if <-done; !slices.Equal(told, []string{"", "undone", "landed"}) {
+			t.Errorf("the observer is told of %q", told)
+		}
+	})
+}
+
+// A store that is set back to an older state of the term, over which an operator then makes a request, has a
+// record of the order that the feed has told of, with an earlier end. The leader may have a view by the later.
+func TestSetBackUnderARequest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(rival(5))
+		a := join(t, d, "a")
+		sleep(T / 2)
+		extended := rival(5)
+		extended.Extension = 1
+		d.Tell(extended)
+		sleep(time.Second)
+		d.Tell(nil)
+		request := rival(5)
+		request.TermExpiry, request.Extension, request.Successor = extended.TermExpiry.Add(-T/2), 1, "nobody"
+		d.Replace(request)
+		sleep(time.Until(extended.TermExpiry.Add(S)) - time.Millisecond)
+		if e := d.Entry(); e.LeaderID != "rival" {
+			t.Errorf("taken before the end of the term that was told of: %+v", e)
+		}
+		sleep(T)
+		a.leads(t)
+	})
+}
+
+// Rule 9: a feed may tell of a release that then fails and is undone. Who leaves reads, and releases again.
+func TestRule09ReleaseThatIsUndone(t *testing.T) {
+	for _, how := range []string{"stops", "resigns"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				a := join(t, d, "a")
+				sleep(time.Second)
+				failed := false
+				a.store.Inject(func(op memory.Op) (f memory.Fault) {
+					if op.Kind == memory.Write && op.Entry.Vacant() && !failed {
+						failed = true
+						d.Tell(op.Entry)
+						f.Err, f.AnswerDelay = memory.ErrLost, time.Second
+					}
+					return f
+				})
+				if how == "stops" {
+					go a.Resign(t.Context())
+					sleep(1500 * time.Millisecond) // the release has failed, and nothing was read yet
+					d.Tell(nil)
+					a.quit()
+				} else if err := a.Resign(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if e := d.Entry(); !e.Vacant() {
+					t.Errorf("the record is %+v, want it released", e)
+				}
+			})
+		})
+	}
+}
+
+// As TestRule09ReleaseThatIsUndone, but the work takes longer to end than half a term.
+func TestRule09ReleaseThatIsUndoneAfterALongDrain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) {
+			c.DrainTimeout = T
+			c.OnElected = func(ctx context.Context, v *le.TimeView) { <-ctx.Done(); time.Sleep(9 * time.Second) }
+		})
+		sleep(time.Second)
+		failed := false
+		a.store.Inject(func(op memory.Op) (f memory.Fault) {
+			if op.Kind == memory.Write && op.Entry.Vacant() && !failed {
+				failed = true
+				d.Tell(op.Entry)
+				f.Err, f.AnswerDelay = memory.ErrLost, time.Second
+			}
+			return f
+		})
+		a.quit()
+		d.Tell(nil)
+		if e := d.Entry(); !failed || !e.Vacant() {
+			t.Errorf("the record is %+v, want it released", e)
+		}
+	})
+}
+
+// A feed tells of an extension by a clock that is hours ahead. It is undone, and the leader is gone: what no read
+// returns is not waited for longer than that.
+func TestPatienceWithWhatAFeedTells(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := rival(5)
+		e.TermExpiry = e.TermExpiry.Add(2 * time.Hour)
+		d.Replace(e)
+		a := join(t, d, "a", stayOn)
+		sleep(time.Second)
+		extended := e.Clone()
+		extended.Extension++
+		extended.TermExpiry, extended.WriteID = e.TermExpiry.Add(time.Second), "undone"
+		d.Tell(extended)
+		sleep(time.Second)
+		d.Tell(nil)
+		begun := time.Now()
+		for a.count() == 0 && time.Since(begun) < 3*time.Hour {
+			sleep(time.Second)
+		}
+		if took := time.Since(begun); took > 4*T { // two terms, and the polls
+			t.Errorf("it led after %v, want two terms and a poll", took)
+		}
+	})
+}
+
+// credulous takes whatever comes back for the answer to a write.
+type credulous struct {
+	le.RaceDecider
+	lies   bool // nothing is written
+	answer func(*le.RaceEntry) le.LeaderToken
+}
+
+func (c *credulous) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
+	if !c.lies {
+		if _, err := c.RaceDecider.WriteEntry(ctx, e); err != nil {
+			return nil, err
+		}
+	}
+	return c.answer(e), nil
+}
+
+// several is a token of a type that cannot be compared by ==.
+type several []le.LeaderToken
+
+func (s several) CommitTS() time.Time { return s[0].CommitTS() }
+
+// severally has tokens of that type.
+type severally struct{ le.RaceDecider }
+
+func (s severally) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
+	e, err := s.RaceDecider.ReadCurrent(ctx)
+	if err == nil && e.Token != nil {
+		e.Token = several{e.Token}
+	}
+	return e, err
+}
+
+func (s severally) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
+	e = e.Clone()
+	if t, ok := e.Token.(several); ok {
+		e.Token = t[0]
+	}
+	token, err := s.RaceDecider.WriteEntry(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	return several{token}, nil
+}
+
+// TestRule19SuccessIsProved: a success without a token, or with the one that was written over, is an open
+// question. It is read, and only that decides.
+func TestRule19SuccessIsProved(t *testing.T) {
+	for what, answer := range map[string]func(*le.RaceEntry) le.LeaderToken{
+		"no token":  func(*le.RaceEntry) le.LeaderToken { return nil },
+		"the older": func(e *le.RaceEntry) le.LeaderToken { return e.Token },
+	} {
+		for _, lies := range []bool{true, false} {
+			for _, severalOf := range []bool{true, false} {
+				t.Run(what, func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						d := memory.NewDecider()
+						d.Replace(&le.RaceEntry{ElectionNumber: 7, TermExpiry: time.Now(), TermLength: T, Incarnation: "x"})
+						a := join(t, d, "a", func(c *config) {
+							inner := c.Decider.(*memory.Decider).Polled()
+							if severalOf {
+								inner = severally{inner}
+							}
+							c.Decider = &credulous{inner, lies, answer}
+						})
+						sleep(2 * T)
+						if lies {
+							if a.follows(t); a.count() > 0 {
+								t.Errorf("it has led by what was never written")
+							}
+							if ops := a.opsSince(time.Time{}, le.OpAcquire); len(ops) == 0 || ops[0].Err == nil {
+								t.Errorf("%+v: want an error", ops)
+							}
+							return
+						}
+						a.leads(t) // the record shows it
+					})
+				})
+			}
+		}
 	}
 }

@@ -13,3 +13,6 @@ func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: t
 // killGroup kills the group of cmd, which must not have been awaited yet: its
 // number would be another's.
 func killGroup(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+
+// quit sends a process SIGQUIT, PostgreSQL's word for an immediate shutdown.
+func quit(pid int) { _ = syscall.Kill(pid, syscall.SIGQUIT) }

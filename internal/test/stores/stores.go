@@ -2,7 +2,7 @@
 // loopback port, waits until it answers, and stops it when the test is over. It
 // is a helper for tests only.
 //
-// One file a store: its function takes the test and returns a ready client or
+// A store has one function, which takes the test and returns a ready client or
 // endpoint. A server dies with its test, and also with the test process, however
 // that ends (see Process).
 //

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -154,4 +155,55 @@ func TestMissingSkipsButFailsInCI(t *testing.T) {
 			t.Errorf("CI=%q: failed %q, skipped %q", ci, m.failed, m.skipped)
 		}
 	}
+}
+
+// A port is of none that the kernel gives to connections, and nobody's who asked before:
+// those in use are passed over when all of the process's block have been asked for.
+func TestFreePort(t *testing.T) {
+	const askers, each = 8, 50 // more than a block has
+	var wg sync.WaitGroup
+	for range askers {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for range each {
+				port := stores.FreePort(t)
+				l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+				if err != nil || port >= 32768 {
+					t.Errorf("port %d: %v", port, err)
+					return
+				}
+				t.Cleanup(func() { l.Close() })
+			}
+		}()
+	}
+	wg.Wait()
+}
+
+func TestPostgres(t *testing.T) {
+	p := stores.Postgres(t)
+	for range 2 {
+		p.Stop()
+		if c, err := net.Dial("tcp", p.Addr); err == nil {
+			c.Close()
+			t.Fatal("it still listens")
+		}
+		p.Start(t)
+	}
+}
+
+func TestRedis(t *testing.T) {
+	r := stores.Redis(t, "--appendonly", "yes")
+	r.Ask(t, "SET k v")
+	r.Stop()
+	r.Start(t)
+	if v := r.Ask(t, "GET k"); strings.TrimSpace(v) != "v" {
+		t.Errorf("after a restart: %q", v)
+	}
+	replica := stores.RedisReplica(t, r)
+	stores.RedisSentinel(t, r, 1)
+	if v := replica.Ask(t, "GET k"); strings.TrimSpace(v) != "v" {
+		t.Errorf("at the replica: %q", v)
+	}
+	stores.RedisCluster(t, 3)
 }

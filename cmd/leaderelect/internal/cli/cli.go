@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +20,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/outbox"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
 
@@ -189,3 +193,101 @@ func choices(c *cobra.Command, flag string, values ...string) {
 // begun notes that a command's arguments were right, and the exit code of what
 // fails from now on.
 func (a *app) begun(failure int) { a.started, a.failure = true, failure }
+
+// version may be set by the linker: -ldflags "-X .../internal/cli.version=v1.2.3".
+var version = ""
+
+// versionLine is what --version prints.
+func versionLine() string {
+	commit := ""
+	if c := builtFrom(); c != "" {
+		commit = "commit " + c + ", "
+	}
+	return fmt.Sprintf("leaderelect %s (%s%s, %s/%s)\n", buildVersion(), commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// buildVersion is what the linker or the module says.
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
+}
+
+// builtFrom is the commit of the checkout that this program was built from; empty if it was
+// built from none, as by go install, whose versions name it.
+func builtFrom() (commit string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	return commitOf(info.Settings)
+}
+
+func commitOf(settings []debug.BuildSetting) (commit string) {
+	modified := ""
+	for _, s := range settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = " with changes"
+		}
+	}
+	if commit == "" {
+		return ""
+	}
+	return commit + modified
+}
+
+// commands are what signals reach.
+type commands interface {
+	Signal(syscall.Signal) // passes it on
+	StopBy(syscall.Signal) // sets by which one they will be asked to end
+	Kill()
+}
+
+// signals has signals end the program by cancel, or reach the command of r, which
+// may be nil. It returns how to stop that.
+func (a *app) signals(cancel context.CancelCauseFunc, r commands) (stop func()) {
+	return a.signalsTo(cancel, r, func() {
+		if r != nil {
+			r.Kill()
+		}
+	})
+}
+
+// signalled is the cause of an end that a signal asked for.
+type signalled struct{ signal syscall.Signal }
+
+func (s *signalled) Error() string {
+	return fmt.Sprintf("%v by a signal: %v", runner.ErrStopped, s.signal)
+}
+func (s *signalled) Unwrap() error { return runner.ErrStopped }
+
+// Other causes of an end.
+var (
+	errNoReader = fmt.Errorf("%w: nobody reads on", runner.ErrStopped) // the reader of the output has closed it
+	errFinished = errors.New("the command has ended")                  // for good
+	errTimeout  = errors.New("--timeout is over")
+	errHappened = errors.New("it has happened")
+)
+
+// ended is nil if somebody asked for the end.
+func ended(err error) error {
+	if errors.Is(err, runner.ErrStopped) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// late says why ctx has ended, if that is why err is.
+func late(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}

@@ -20,10 +20,11 @@ import (
 // runFlags are those of commands that run a command as leader.
 type runFlags struct {
 	commandFlags
-	hold       time.Duration
-	entry      entry
-	once       bool
-	expiryFile string
+	hold          time.Duration
+	holdOnSuccess bool
+	entry         entry
+	once          bool
+	expiryFile    string
 }
 
 func (r *runFlags) flags(a *app, c *cobra.Command) {
@@ -46,6 +47,8 @@ func (r *runFlags) check(c *common) error {
 		return usage("--wait and --hold are for --once; --try also works without it")
 	case r.hold > 0 && r.hold <= r.entry.wait+c.skew:
 		return usage("--hold is %v, must be longer than --wait and --skew together (%v + %v): a candidate that still waits when the hold is over would run the command again", r.hold, r.entry.wait, c.skew)
+	case r.holdOnSuccess && r.hold == 0:
+		return usage("--hold-on-success needs --hold: how long nobody is elected again after the command has succeeded")
 	case r.hold > 0 && c.clocks == leaderelection.Unsynchronized:
 		return usage("--hold is not for --clocks unsynchronized: a candidate that has just started cannot tell by its own clock whether a hold is over")
 	}
@@ -136,6 +139,7 @@ Exit codes: the command's with --once, and if it failed with --on-failure exit. 
 	c.Flags().BoolVar(&f.once, "once", false, "run the command once, release the lease, and exit with the command's code. Without --hold each candidate does so, one after the other")
 	f.entry.flags(c, "with --once: ")
 	c.Flags().DurationVar(&f.hold, "hold", 0, "with --once: nobody is elected again for this long after the election, so that a late candidate does not run the command a second time. The hold is in the record: no process waits for it")
+	c.Flags().BoolVar(&f.holdOnSuccess, "hold-on-success", false, "keep the --hold only if the command ends by itself, with code 0. If not, the next candidate that tries runs it: at once, or after the term if this process dies. For a command that can continue what another has begun")
 	return c
 }
 
@@ -276,7 +280,7 @@ func newJob(f *runFlags, cfg *leaderelection.Config, url string, command []strin
 		return ""
 	}
 	c.Resign = func(ctx context.Context) { _ = j.candidate().Resign(ctx) } // with the leader's ctx: it does not wait
-	if f.once {
+	if c.HoldOnSuccess = f.holdOnSuccess; f.once {
 		c.DropHold = func() { j.candidate().DropHold() }
 	}
 	j.runner = runner.New(c)
@@ -291,7 +295,9 @@ func newJob(f *runFlags, cfg *leaderelection.Config, url string, command []strin
 	// The runner kills at the end of drain: more is needed only if that
 	// does not work at once.
 	cfg.DrainTimeout = f.drain + cfg.TermLength
-	f.entry.hold = f.hold
+	if !f.holdOnSuccess { // else a record says nothing of a hold while the job runs
+		f.entry.hold = f.hold
+	}
 	extendFor(f.times, cfg)
 	return j, nil
 }
@@ -309,7 +315,7 @@ func extendFor(times runner.Times, cfg *leaderelection.Config) {
 func (j *job) campaign(ctx context.Context, cancel context.CancelCauseFunc, cfg leaderelection.Config, begun func(*leaderelection.Campaign)) error {
 	j.ended = cancel
 	var err error
-	if j.c, err = start(ctx, cfg, j.f.hold); err != nil {
+	if j.c, err = start(ctx, cfg, j.f.hold, j.f.holdOnSuccess); err != nil {
 		return err
 	}
 	begun(j.c)

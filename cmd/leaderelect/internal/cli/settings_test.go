@@ -54,6 +54,7 @@ func probe(t *testing.T, env map[string]string, file string, args ...string) (a 
 	c.Flags().BoolVar(&f.once, "once", false, "")
 	f.entry.flags(c, "")
 	c.Flags().DurationVar(&f.hold, "hold", 0, "")
+	c.Flags().BoolVar(&f.holdOnSuccess, "hold-on-success", false, "")
 	root.AddCommand(c)
 	root.SetArgs(append([]string{"probe"}, args...))
 	return a, f, a.execute(t.Context(), root), out.String()
@@ -192,6 +193,7 @@ func TestBadValues(t *testing.T) {
 		{args: "--once --wait 1m --hold 59s", want: "--hold is 59s, must be longer than --wait and --skew together (1m0s + 1s)"},
 		{args: "--once --wait 1m --hold 61s", want: "--hold is 1m1s, must be longer"},
 		{args: "--wait 1s", want: "for --once"},
+		{args: "--once --hold-on-success", want: "--hold-on-success needs --hold"},
 		{args: "--once --hold 12", want: "missing unit"},
 		{args: "--once --hold 12ns", want: "--hold is 12ns: want 1ms or more, with its unit"},
 		{args: "--term 15000ns", want: "--term is 15µs: want 1ms or more"},
@@ -374,5 +376,86 @@ func TestEverySettingIsTaken(t *testing.T) {
 		if v := ofMember.FieldByName(f.Name); !slices.Contains(notOfGroups, f.Name) && (!v.IsValid() || v.IsZero()) {
 			t.Errorf("leaderelect shards run ignores Config.%s: add it to shard.Config and to memberFlags.member, or refuse its flag (memberFlags.check, ofElections) and name the field in notOfGroups", f.Name)
 		}
+	}
+}
+
+// FuzzSettingsFile reads any file of settings: what is read keeps what the flags promise, and what is
+// not names the file.
+func FuzzSettingsFile(f *testing.F) {
+	for _, s := range []string{
+		"id = a\nterm = 3s\nskew = 1s\n", "# a comment\n\n host-port = a:1,b:2\n", "term = -1s", "term=9223372036854775807ns\nskew=1ns", "skew = 10s",
+		"id=a\nid=b", "config = x", "no-such = 1", "id", "= a", "params = @/dev/null", "clocks = maybe", "clocks = shared\nskew = 1s", "log-level = debug+3", "host-port = \"a\nb\"",
+		"store = s3://id:secret@b/k", "\xff = \xff", "id = " + strings.Repeat("x", 70_000),
+	} {
+		f.Add([]byte(s))
+	}
+	dir := f.TempDir()
+	path := filepath.Join(dir, "settings")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		a := &app{in: strings.NewReader(""), out: io.Discard, errOut: &out}
+		cmd := &cobra.Command{Use: "probe"}
+		a.common.flags(cmd.Flags())
+		a.common.config = path
+		c := &a.common
+		if err := a.fromFile(cmd, path); err != nil {
+			if !strings.Contains(err.Error(), path) && !strings.Contains(err.Error(), "--config") {
+				t.Errorf("the error does not say where: %v", err)
+			}
+			return
+		}
+		if c.config != path {
+			t.Errorf("a file of settings names another one: %q", c.config)
+		}
+		if c.checkTimes() == nil && (c.term <= 0 || c.skew <= 0 && c.clocks != leaderelection.SharedClock || c.skew > c.term-c.skew || c.poll < 0) {
+			t.Errorf("term %v, skew %v, poll %v pass", c.term, c.skew, c.poll)
+		}
+	})
+}
+
+// A URL with a secret is not passed on unless one says so, and another is unless one
+// says so.
+func TestPassStore(t *testing.T) {
+	for raw, pass := range map[string]bool{
+		"file:///var/lib/app/election.json":                             true,
+		"file:election.json":                                            true,
+		"s3://bucket/key?region=eu-central-1":                           true,
+		"s3://bucket/key?region=x&endpoint=http://127.0.0.1:9000":       true,
+		"nats://host:4222/bucket/key?create=true&storage=memory":        true,
+		"postgres://user@host:5432/database?sslmode=disable&election=x": true,
+		"redis://host:6379/0?key=election":                              true,
+		"postgres://user:s3cret@host:5432/database?election=x":          false,
+		"redis://:s3cret@host:6379/0":                                   false,
+		"nats://token@host:4222/bucket/key":                             false,
+		"nats://user:s3cret@host:4222/bucket/key":                       false,
+		"azblob://account/container/blob?sig=s3cret":                    false,
+		"postgres://host/database?password=s3cret":                      false,
+		"s3://bucket/key?endpoint=http://user:s3cret@host:9000":         false,
+		"redis://:s3#cret@host":                                         false,
+		"%zz":                                                           false,
+	} {
+		var p passStore
+		if got, _ := p.of(raw); (got != "") != pass || got != "" && got != raw {
+			t.Errorf("%s: %q", raw, got)
+		}
+		for _, yes := range []bool{true, false} {
+			if err := p.Set(map[bool]string{true: "true", false: "0"}[yes]); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := p.of(raw); (got == raw) != yes {
+				t.Errorf("%s, %v: %q", raw, yes, got)
+			}
+		}
+	}
+	for yes, want := range map[bool]int{false: 1, true: 0} {
+		if _, withheld := (&passStore{yes: yes}).of("mysql://host/database?election=x"); len(withheld) != want {
+			t.Errorf("--pass-store=%v withholds %q", yes, withheld)
+		}
+	}
+	if (&passStore{}).Set("perhaps") == nil {
+		t.Error("perhaps is taken")
 	}
 }

@@ -301,7 +301,7 @@ func (s *sidecarRun) lead(ctx context.Context, cancel context.CancelCauseFunc, d
 	if s.job != nil {
 		return s.job.campaign(ctx, cancel, s.cfg, s.tell.begun)
 	}
-	campaign, err := start(ctx, s.cfg, 0)
+	campaign, err := start(ctx, s.cfg, 0, false)
 	if err != nil {
 		return err
 	}

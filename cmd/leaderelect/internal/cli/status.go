@@ -4,12 +4,17 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/outbox"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
@@ -145,4 +150,181 @@ func (l *look) lookOn(ctx context.Context, d leaderelection.RaceDecider, poll ti
 		err = nil // the limit has passed: what is known is told
 	}
 	return s, err
+}
+
+func (a *app) watchCommand() *cobra.Command {
+	var asJSON, extensions bool
+	c := &cobra.Command{
+		Use:   "watch [URL]",
+		Short: "Print each new leadership, vacancy and lapse",
+		Long: `Follow an election without campaigning, and print a line for each new leadership, each
+vacancy (the leader has given up), and each lapse (a term ran out unextended, as seen while
+the store answered). The first line is the present state. watch ends when it is
+interrupted, or when its reader is gone, as in leaderelect watch URL | head -1.
+
+Exit codes: 0 interrupted, or its reader is gone; 1 error; 2 usage.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: a.onURL(func(c *cobra.Command, url string) error {
+			return a.printEvents(c.Context(), asJSON, func(ctx context.Context, tell printer) error {
+				d, err := a.openStore(ctx, store.Existing(url))
+				if err != nil {
+					return err
+				}
+				defer store.Close(d)
+				return a.follow(ctx, a.watching(d), func(e state.Event) {
+					if e.Event != state.Extension || extensions {
+						tell(&e)
+					}
+				})
+			})
+		}),
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print each event as a line of JSON")
+	c.Flags().BoolVar(&extensions, "extensions", false, "also print each extension of a term")
+	return c
+}
+
+// watching is how all commands watch an election.
+func (a *app) watching(d leaderelection.RaceDecider) leaderelection.WatchConfig {
+	return leaderelection.WatchConfig{
+		Decider: d, MaxClockSkew: a.common.skew, ClockPolicy: a.common.clocks, PollInterval: a.common.poll, Logger: a.logger(),
+	}
+}
+
+// follow calls take with each event of an election until ctx ends.
+func (a *app) follow(ctx context.Context, w leaderelection.WatchConfig, take func(state.Event)) error {
+	f := state.Follower{Every: a.common.extendEvery}
+	w.Lapsed = func(_ context.Context, e leaderelection.RaceEntry) { take(f.Lapsed(&e, time.Now(), w.MaxClockSkew)) }
+	return w.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { take(f.Changed(&e, time.Now(), w.MaxClockSkew)) })
+}
+
+// printEvents has follow print events until a signal, or who reads them, ends it.
+func (a *app) printEvents(ctx context.Context, asJSON bool, follow func(ctx context.Context, tell printer) error) error {
+	a.begun(exitError)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer a.signals(cancel, nil)()
+	return ended(follow(ctx, a.printer(ctx, asJSON, cancel)))
+}
+
+// printer prints an event, as JSON or as its text, and reports whether there is any use in
+// printing another one.
+type printer func(event interface{ Text() string }) bool
+
+// printer returns one that calls cancel when nobody reads on. It waits for a reader who takes his
+// time, until ctx ends.
+func (a *app) printer(ctx context.Context, asJSON bool, cancel context.CancelCauseFunc) printer {
+	if out, ok := a.out.(*os.File); ok {
+		readerGone(out, func() { cancel(errNoReader) })
+	}
+	var out outbox.Box
+	return func(event interface{ Text() string }) bool {
+		err := out.Do(ctx, func() error { return a.answer(asJSON, event, func() string { return event.Text() + "\n" }) })
+		switch {
+		case errors.Is(err, syscall.EPIPE):
+			cancel(errNoReader)
+		case err != nil:
+			cancel(err)
+		}
+		return err == nil
+	}
+}
+
+// awaited is what wait waits for.
+type awaited struct {
+	id      string // empty: any candidate
+	after   uint64 // no election up to this
+	timeout time.Duration
+}
+
+func (w *awaited) is(s *state.State) bool {
+	return s.State == state.Led && (w.id == "" || s.LeaderID == w.id) && s.Token > w.after
+}
+
+func (a *app) waitCommand() *cobra.Command {
+	var w awaited
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "wait [URL]",
+		Short: "Wait until somebody leads",
+		Long: `Follow the election without campaigning until somebody leads, and print the leader as
+status does. Use it in a script that must not begin before there is a leader. If the store
+cannot be reached yet, wait tries again.
+
+Exit codes: 0 somebody leads; 1 nobody did within --timeout, or with --check-id or --after
+not the leadership that you wait for; 2 error, also if the store did not respond within
+--timeout; 130, 143 interrupted.`,
+		Example: `  leaderelect wait --timeout 1m s3://bucket/app && ./start-clients`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE: a.onURL(func(c *cobra.Command, url string) error {
+			a.begun(exitUsage) // errors are 2 here, as for status
+			s, err := a.await(c.Context(), url, &w)
+			if err != nil {
+				return err
+			}
+			return a.answer(asJSON, s, s.Text)
+		}),
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().StringVar(&w.id, "check-id", "", "wait until this candidate leads")
+	c.Flags().Uint64Var(&w.after, "after", 0, "wait for a leadership with a fencing token greater than this")
+	c.Flags().DurationVar(&w.timeout, "timeout", 0, "how long to wait (default without limit)")
+	return c
+}
+
+// await follows the election until what is awaited is so.
+func (a *app) await(ctx context.Context, url string, w *awaited) (state.State, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer a.signals(cancel, nil)()
+	if w.timeout > 0 {
+		late := time.AfterFunc(w.timeout, func() { cancel(errTimeout) })
+		defer late.Stop()
+	}
+	d, err := a.openStore(ctx, store.Existing(url))
+	if err != nil {
+		return state.State{}, w.verdict(err, false, nil)
+	}
+	defer store.Close(d)
+	var last *state.State
+	var answered atomic.Bool
+	take := func(e state.Event) {
+		if last != nil && w.is(last) {
+			return
+		}
+		if last = &e.State; w.is(last) {
+			cancel(errHappened)
+		}
+	}
+	well := func(err error) {
+		if err == nil {
+			answered.Store(true)
+		}
+	}
+	watch := a.watching(d)
+	watch.Trace = &leaderelection.Trace{
+		StoreOp: func(o leaderelection.StoreOp) { well(o.Err) },
+		Feed:    func(f leaderelection.FeedEvent) { well(f.Err) },
+	}
+	err = a.follow(ctx, watch, take)
+	if last != nil && w.is(last) {
+		return *last, nil
+	}
+	return state.State{}, w.verdict(err, answered.Load(), last)
+}
+
+// verdict is why a wait has ended without what was awaited: whether the store answered, and
+// what was last seen, or nil.
+func (w *awaited) verdict(err error, answered bool, last *state.State) error {
+	switch s, interrupted := errors.AsType[*signalled](err); {
+	case interrupted:
+		return &exit{128 + int(s.signal), nil}
+	case !errors.Is(err, errTimeout):
+		return err
+	case last == nil && !answered:
+		return fmt.Errorf("the store did not answer: %w", err)
+	case last != nil && last.State == state.Led:
+		return &exit{exitUnled, fmt.Errorf("%[2]s led, with token %[3]d, when --timeout %[1]v was over", w.timeout, state.Name(last.LeaderID), last.Token)}
+	}
+	return &exit{exitUnled, fmt.Errorf("nobody led within --timeout %v", w.timeout)}
 }

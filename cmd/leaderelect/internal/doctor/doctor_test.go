@@ -143,27 +143,48 @@ func TestFindings(t *testing.T) {
 		}, "the feed of changes", doctor.Warn},
 	} {
 		virtual(t, name, func(t *testing.T) {
-			found := make(map[string]doctor.Finding)
-			failed := false
-			x := doctor.Exam{Place: memory.NewDecider(), Scratch: c.breaks(memory.NewDecider()), Term: time.Second, Skew: 100 * time.Millisecond,
-				Bound: func() (time.Duration, error) { return time.Millisecond, nil },
-				Tell: func(f doctor.Finding) {
-					found[f.Check] = f
-					failed = failed || f.Verdict == doctor.Fail
-					if f.Verdict != doctor.OK && f.Advice == "" {
-						t.Errorf("no advice: %+v", f)
-					}
-				}}
-			well := x.Run(t.Context())
-			if got := found[c.check].Verdict; got != c.want {
-				t.Errorf("%s: %q, want %q; all: %+v", c.check, got, c.want, found)
+			found, well := run(t, doctor.Exam{Scratch: c.breaks(memory.NewDecider()), Term: time.Second, Skew: 100 * time.Millisecond, Bound: bound(time.Millisecond)})
+			if got := of(found, c.check); len(got) == 0 || got[len(got)-1].Verdict != c.want {
+				t.Errorf("%s: want %q; all: %+v", c.check, c.want, found)
 			}
+			failed := slices.ContainsFunc(found, func(f doctor.Finding) bool { return f.Verdict == doctor.Fail })
 			if well == failed || (c.want == doctor.Fail) != failed {
 				t.Errorf("well %v, failed %v, want %v: %+v", well, failed, c.want, found)
 			}
 		})
 	}
 }
+
+// run examines a store, whose election's record nobody holds unless x has another. It wants advice for all that is not
+// well.
+func run(t *testing.T, x doctor.Exam) (found []doctor.Finding, well bool) {
+	t.Helper()
+	if x.Place == nil {
+		x.Place = memory.NewDecider().Polled()
+	}
+	if x.Bound == nil {
+		x.Bound = bound(0)
+	}
+	x.Tell = func(f doctor.Finding) {
+		found = append(found, f)
+		if f.Verdict != doctor.OK && f.Advice == "" {
+			t.Errorf("no advice: %+v", f)
+		}
+	}
+	return found, x.Run(t.Context())
+}
+
+// bound is what the kernel says of the clock's error.
+func bound(d time.Duration) func() (time.Duration, error) {
+	return func() (time.Duration, error) { return d, nil }
+}
+
+// of are the findings of one check.
+func of(found []doctor.Finding, check string) []doctor.Finding {
+	return slices.DeleteFunc(slices.Clone(found), func(f doctor.Finding) bool { return f.Check != check })
+}
+
+const storesClock = "the clock, against the store's"
 
 // examined is a store that knows its settings.
 type examined struct {
@@ -199,15 +220,14 @@ func TestDurability(t *testing.T) {
 				e.RaceDecider = d
 				place = e
 			}
+			all, well := run(t, doctor.Exam{Place: place, Scratch: memory.NewDecider().Polled(), Term: time.Minute, Skew: time.Second})
+			if !well {
+				t.Error("that is a failure")
+			}
 			var found []doctor.Verdict
 			var last doctor.Finding
-			x := doctor.Exam{Place: place, Scratch: memory.NewDecider().Polled(), Term: time.Minute, Skew: time.Second, Bound: func() (time.Duration, error) { return 0, nil }, Tell: func(f doctor.Finding) {
-				if f.Check == "the store's durability" {
-					found, last = append(found, f.Verdict), f
-				}
-			}}
-			if !x.Run(t.Context()) {
-				t.Error("that is a failure")
+			for _, last = range of(all, "the store's durability") {
+				found = append(found, last.Verdict)
 			}
 			if !slices.Equal(found, c.want) || !strings.Contains(last.Detail, c.says) || (last.Verdict == doctor.OK) != (last.Advice == "") {
 				t.Errorf("%v, want %v; last %+v", found, c.want, last)
@@ -236,14 +256,11 @@ func TestKernelsAccount(t *testing.T) {
 		"not to be had":   {0, errors.New("not on this system"), doctor.Skip},
 	} {
 		virtual(t, name, func(t *testing.T) {
-			var last doctor.Finding
 			d := memory.NewDecider().Polled()
-			x := doctor.Exam{Place: d, Scratch: d, Term: time.Second, Skew: skew, Tell: func(f doctor.Finding) { last = f },
-				Bound: func() (time.Duration, error) { return c.off, c.err }}
-			if well := x.Run(t.Context()); well != (c.want != doctor.Fail) || last.Check != "the clock, by the kernel's account" || last.Verdict != c.want {
+			found, well := run(t, doctor.Exam{Place: d, Scratch: d, Term: time.Second, Skew: skew, Bound: func() (time.Duration, error) { return c.off, c.err }})
+			if last := found[len(found)-1]; well != (c.want != doctor.Fail) || last.Check != "the clock, by the kernel's account" || last.Verdict != c.want {
 				t.Errorf("%v: %+v", well, last)
-			}
-			if (last.Verdict == doctor.OK) != (last.Advice == "") {
+			} else if (last.Verdict == doctor.OK) != (last.Advice == "") {
 				t.Errorf("advice: %+v", last)
 			}
 		})
@@ -260,17 +277,9 @@ func TestClockInWords(t *testing.T) {
 		virtual(t, by.String(), func(t *testing.T) {
 			time.Sleep(123456 * time.Microsecond) // a time in whole seconds is taken for a rounded one
 			d := memory.NewDecider().Polled()
-			found := ""
-			x := doctor.Exam{Place: d, Scratch: &broken{RaceDecider: d, write: shifted(d, by)}, Term: time.Minute, Skew: time.Second,
-				Bound: func() (time.Duration, error) { return 0, nil },
-				Tell: func(f doctor.Finding) {
-					if f.Check == "the clock, against the store's" {
-						found = f.Detail
-					}
-				}}
-			x.Run(t.Context())
-			if !strings.HasSuffix(found, want) {
-				t.Errorf("%q, want %q", found, want)
+			all, _ := run(t, doctor.Exam{Place: d, Scratch: &broken{RaceDecider: d, write: shifted(d, by)}, Term: time.Minute, Skew: time.Second})
+			if found := of(all, storesClock); len(found) != 1 || !strings.HasSuffix(found[0].Detail, want) {
+				t.Errorf("%+v, want %q", found, want)
 			}
 		})
 	}
@@ -278,19 +287,12 @@ func TestClockInWords(t *testing.T) {
 
 // Two clocks that disagree: which of them is wrong, the kernel may know.
 func TestWhoseClockIsWrong(t *testing.T) {
-	for bound, want := range map[time.Duration]string{50 * time.Millisecond: "the store's clock is wrong", 0: "is 3s to 3s ahead of this machine's", clocks.Unbounded: "is 3s to 3s ahead of this machine's"} {
-		virtual(t, bound.String(), func(t *testing.T) {
+	for off, want := range map[time.Duration]string{50 * time.Millisecond: "the store's clock is wrong", 0: "is 3s to 3s ahead of this machine's", clocks.Unbounded: "is 3s to 3s ahead of this machine's"} {
+		virtual(t, off.String(), func(t *testing.T) {
 			time.Sleep(123456 * time.Microsecond)
 			d := memory.NewDecider().Polled()
-			var found doctor.Finding
-			x := doctor.Exam{Place: d, Scratch: &broken{RaceDecider: d, write: shifted(d, 3*time.Second)}, Term: time.Minute, Skew: time.Second,
-				Bound: func() (time.Duration, error) { return bound, nil },
-				Tell: func(f doctor.Finding) {
-					if f.Check == "the clock, against the store's" {
-						found = f
-					}
-				}}
-			x.Run(t.Context())
+			all, _ := run(t, doctor.Exam{Place: d, Scratch: &broken{RaceDecider: d, write: shifted(d, 3*time.Second)}, Term: time.Minute, Skew: time.Second, Bound: bound(off)})
+			found := of(all, storesClock)[0]
 			if !strings.HasSuffix(found.Detail, want) || found.Verdict != doctor.Fail || !strings.Contains(found.Advice, "store's") && !strings.Contains(found.Advice, "of the store") {
 				t.Errorf("%+v, want %q", found, want)
 			}
@@ -303,38 +305,23 @@ func TestWhoseClockIsWrong(t *testing.T) {
 func TestOneClockForAll(t *testing.T) {
 	virtual(t, "", func(t *testing.T) {
 		d := memory.NewDecider().Polled()
-		x := doctor.Exam{Place: d, Scratch: &broken{RaceDecider: d, write: shifted(d, -time.Millisecond)}, Term: time.Minute, Clocks: leaderelection.SharedClock,
-			Bound: func() (time.Duration, error) { return clocks.Unbounded, nil },
-			Tell: func(f doctor.Finding) {
-				if strings.Contains(f.Check, "clock") && f.Verdict != doctor.OK {
-					t.Errorf("%+v", f)
-				}
-			}}
-		if !x.Run(t.Context()) {
-			t.Error("it has failed")
+		found, well := run(t, doctor.Exam{Place: d, Scratch: &broken{RaceDecider: d, write: shifted(d, -time.Millisecond)}, Term: time.Minute, Clocks: leaderelection.SharedClock,
+			Bound: bound(clocks.Unbounded)})
+		if !well || slices.ContainsFunc(found, func(f doctor.Finding) bool { return strings.Contains(f.Check, "clock") && f.Verdict != doctor.OK }) {
+			t.Errorf("well: %v: %+v", well, found)
 		}
 	})
 }
 
-// A damaged record is no matter of permissions: the advice is what mends it.
-func TestDamagedRecord(t *testing.T) {
-	damaged := &broken{RaceDecider: memory.NewDecider(), read: func(context.Context) (*leaderelection.RaceEntry, error) {
-		return nil, &leaderelection.DamagedRecordError{Err: leaderelection.ErrPermanent}
-	}}
-	var found []doctor.Finding
-	x := doctor.Exam{Place: damaged, Scratch: memory.NewDecider(), Term: time.Second, Tell: func(f doctor.Finding) { found = append(found, f) }}
-	if x.Run(t.Context()) || len(found) != 1 || found[0].Verdict != doctor.Fail || !strings.Contains(found[0].Advice, "leaderelect reset") {
-		t.Errorf("%+v", found)
-	}
-}
-
+// Nothing is examined if the record cannot be read. A damaged one is no matter of permissions: the advice is what mends it.
 func TestPlaceThatCannotBeRead(t *testing.T) {
-	d := memory.NewDecider()
-	d.Inject(memory.Fail(leaderelection.ErrPermanent))
-	var found []doctor.Finding
-	x := doctor.Exam{Place: d, Scratch: memory.NewDecider(), Term: time.Second, Tell: func(f doctor.Finding) { found = append(found, f) }}
-	if x.Run(t.Context()) || len(found) != 1 || found[0].Verdict != doctor.Fail {
-		t.Errorf("%+v", found)
+	for err, advice := range map[error]string{leaderelection.ErrPermanent: "", &leaderelection.DamagedRecordError{Err: leaderelection.ErrPermanent}: "leaderelect reset"} {
+		place := memory.NewDecider()
+		place.Inject(memory.Fail(err))
+		found, well := run(t, doctor.Exam{Place: place, Scratch: memory.NewDecider(), Term: time.Second})
+		if well || len(found) != 1 || found[0].Verdict != doctor.Fail || !strings.Contains(found[0].Advice, advice) {
+			t.Errorf("%v: %+v", err, found)
+		}
 	}
 }
 
@@ -347,11 +334,13 @@ func TestUnsynchronized(t *testing.T) {
 	}
 	for policy, given := range map[leaderelection.ClockPolicy]bool{leaderelection.Unsynchronized: true, leaderelection.Synchronized: false} {
 		virtual(t, policy.String(), func(t *testing.T) {
+			all, well := run(t, doctor.Exam{Place: d, Scratch: memory.NewDecider().Polled(), Term: time.Minute, Skew: time.Second, Clocks: policy, Bound: bound(time.Hour)})
+			if well != given {
+				t.Errorf("well %v: %+v", well, all)
+			}
 			found := make(map[string]doctor.Finding)
-			x := doctor.Exam{Place: d, Scratch: memory.NewDecider().Polled(), Term: time.Minute, Skew: time.Second, Clocks: policy,
-				Bound: func() (time.Duration, error) { return time.Hour, nil }, Tell: func(f doctor.Finding) { found[f.Check] = f }}
-			if well := x.Run(t.Context()); well != given {
-				t.Errorf("well %v: %+v", well, found)
+			for _, f := range all {
+				found[f.Check] = f
 			}
 			if got := found["reading the record"].Detail; !strings.Contains(got, "held by a, token 1") {
 				t.Error(got)
@@ -359,7 +348,7 @@ func TestUnsynchronized(t *testing.T) {
 			if f, told := found["the term"]; told == given || told && !strings.Contains(f.Detail, "with --clocks unsynchronized") {
 				t.Errorf("%+v", f)
 			}
-			if f := found["the clock, against the store's"]; given != strings.Contains(f.Detail, "of no importance") {
+			if f := found[storesClock]; given != strings.Contains(f.Detail, "of no importance") {
 				t.Errorf("%+v", f)
 			}
 		})

@@ -1,10 +1,18 @@
+//go:build !no_kubernetes
+
 package leaderslice_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -144,4 +152,110 @@ func TestFollowLeavesInAnyCase(t *testing.T) {
 			t.Errorf("it is logged that\n%s", log.String())
 		}
 	})
+}
+
+// api answers about one EndpointSlice, as an API server does; make packages asks one itself.
+type api struct {
+	t       *testing.T
+	is      string // JSON
+	patches []string
+	code    int
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices/web-leader" {
+		a.t.Errorf("%s %s", r.Method, r.URL)
+	}
+	switch {
+	case a.code != 0:
+		w.WriteHeader(a.code)
+		fmt.Fprint(w, `{"kind":"Status","message":"that is so"}`)
+	case r.Method == http.MethodPatch:
+		var patch any
+		if err := json.NewDecoder(r.Body).Decode(&patch); err != nil || r.Header.Get("Content-Type") != "application/merge-patch+json" {
+			a.t.Error(err, r.Header)
+		}
+		text, _ := json.Marshal(patch)
+		a.patches = append(a.patches, string(text))
+		fmt.Fprint(w, "{}")
+	default:
+		fmt.Fprint(w, a.is)
+	}
+}
+
+// open returns the slice, for a candidate with these addresses.
+func open(t *testing.T, a *api, hostPorts ...string) (leaderslice.Slice, error) {
+	t.Helper()
+	server := httptest.NewServer(a)
+	t.Cleanup(server.Close)
+	config := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"test","clusters":[{"name":"test","cluster":{"server":%q}}],
+"contexts":[{"name":"test","context":{"cluster":"test","namespace":"shop"}}]}`, server.URL)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", config)
+	return leaderslice.Open("web-leader", hostPorts)
+}
+
+// A leader replaces what earlier leaderships have left, and nothing of a later one's; each write is
+// on the version that was read.
+func TestLead(t *testing.T) {
+	ours := []string{"10.0.0.1:8080", "[fd00::1]:8080"}
+	of := func(kind, number, endpoints string) string {
+		return fmt.Sprintf(`{"metadata":{"resourceVersion":"17","annotations":{"leaderelection/token":%q}},"addressType":%q,"endpoints":[%s]}`, number, kind, endpoints)
+	}
+	const v4, v6, other = `{"addresses":["10.0.0.1"],"conditions":{"ready":true}}`, `{"addresses":["fd00::1"],"conditions":{"ready":true}}`, `{"addresses":["10.0.0.9"],"conditions":{"ready":true}}`
+	patch := func(endpoints string) string {
+		return `{"endpoints":[` + endpoints + `],"metadata":{"annotations":{"leaderelection/token":"7"},"resourceVersion":"17"}}`
+	}
+	for name, c := range map[string]struct {
+		is    string
+		lead  []string
+		patch string // empty: there is none
+		err   string
+	}{
+		"new":                       {`{"metadata":{"resourceVersion":"17"},"addressType":"IPv4","endpoints":null}`, ours, patch(v4), ""},
+		"of the leader before":      {of("IPv4", "6", other), ours, patch(v4), ""},
+		"of the sixth version":      {of("IPv6", "6", other), ours, patch(v6), ""},
+		"as it is":                  {of("IPv4", "7", v4), ours, "", ""},
+		"emptied":                   {of("IPv4", "7", ""), ours, patch(v4), ""},
+		"of a later leader":         {of("IPv4", "8", other), ours, "", "written with token 8"},
+		"of another type":           {of("FQDN", "6", other), ours[:1], "", "type FQDN"},
+		"leaving":                   {of("IPv4", "7", v4), nil, patch(""), ""},
+		"leaving, left":             {of("IPv4", "7", ""), nil, "", ""},
+		"leaving a later leader":    {of("IPv4", "8", other), nil, "", ""},
+		"leaving what was not ours": {of("IPv4", "6", other), nil, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &api{t: t, is: c.is}
+			s, err := open(t, a, ours...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.Lead(t.Context(), leaderelection.ElectionNumber(7), c.lead)
+			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%v", err)
+			}
+			if got := strings.Join(a.patches, "\n"); got != c.patch {
+				t.Errorf("it was patched by\n%s\nwant\n%s", got, c.patch)
+			}
+		})
+	}
+	a := &api{t: t, code: http.StatusForbidden}
+	s, err := open(t, a, ours...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Lead(t.Context(), 7, ours); err == nil || !strings.Contains(err.Error(), "403 Forbidden: that is so") {
+		t.Error(err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for want, hostPorts := range map[string][]string{"there is none": nil, `"web:8080" is none`: {"10.0.0.1:8080", "web:8080"}} {
+		if _, err := open(t, &api{t: t}, hostPorts...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", hostPorts, err)
+		}
+	}
 }

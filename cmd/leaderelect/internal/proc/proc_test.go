@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -350,4 +351,161 @@ func TestDeadlineArithmetic(t *testing.T) {
 	steady.Steady -= int64(2 * time.Hour)
 	near("over by the wall clock", wall.Left(), -time.Hour)
 	near("over by the steady clock", steady.Left(), -time.Hour)
+}
+
+// A guard that waits runs the command with the environment that it is told, and only that. If it
+// was killed meanwhile another takes its place; if it was stopped it goes on.
+func TestReady(t *testing.T) {
+	for name, meanwhile := range map[string]func(t *testing.T, r *Ready){
+		"at once": func(*testing.T, *Ready) {},
+		"killed": func(_ *testing.T, r *Ready) {
+			_ = r.guard.Kill()
+			<-r.ended
+		},
+		"stopped": func(_ *testing.T, r *Ready) { _ = r.guard.Signal(syscall.SIGSTOP) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, in_, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer out.Close()
+			r, err := Prepare(nil, in_, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			waited := r.guard.Pid
+			meanwhile(t, r)
+			p, err := Start(Spec{Args: []string{"env"}, Env: []string{"A=1", "PATH=" + os.Getenv("PATH"), "B=x y"}, Stdout: in_,
+				Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second, Logger: discard, Ready: r})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if same := p.guard.Pid == waited; same != (name != "killed") {
+				t.Errorf("the guard that waited is the command's: %v", same)
+			}
+			in_.Close()
+			end(t, p)
+			if s := p.Status(); s.Code != 0 || s.Failure != "" {
+				t.Errorf("it ended with %+v", s)
+			}
+			said := make([]byte, 64<<10)
+			n, _ := out.Read(said)
+			if got, want := string(said[:n]), "A=1\nPATH="+os.Getenv("PATH")+"\nB=x y\n"; got != want {
+				t.Errorf("its environment is %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// A guard that waits has nothing to end: it ends when it is closed, and with its candidate.
+func TestReadyEnds(t *testing.T) {
+	r, err := Prepare(nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := r.guard.Pid
+	r.Close()
+	if syscall.Kill(pid, 0) != syscall.ESRCH {
+		t.Error("closed, it is alive")
+	}
+	r, err = Prepare(nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.pipe.Close() // as by the end of this process
+	select {
+	case <-r.ended:
+	case <-time.After(30 * time.Second):
+		t.Error("without a candidate it waits on")
+	}
+	r.Close()
+	var none *Ready
+	none.Close()
+}
+
+// The command is looked for where its own environment says.
+func TestCommandIsFoundByItsOwnPath(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/only-here", []byte("#!/bin/sh\nexit 7\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{dir: 7, "/nowhere": CodeNotFound} {
+		p, err := Start(Spec{Args: []string{"only-here"}, Env: []string{"PATH=" + path}, Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second, Logger: discard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		end(t, p)
+		if s := p.Status(); s.Code != want {
+			t.Errorf("in %s: %+v, want %d", path, s, want)
+		}
+	}
+}
+
+// A command need not have an environment at all; the guard's own is empty.
+func TestWithoutAnEnvironment(t *testing.T) {
+	env, err := exec.LookPath("env")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, in_, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	p, err := Start(Spec{Args: []string{env}, Stdout: in_, Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second, Logger: discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in_.Close()
+	end(t, p)
+	said := make([]byte, 1000)
+	if n, _ := out.Read(said); n > 0 {
+		t.Errorf("it has %q", strings.TrimSpace(string(said[:n])))
+	}
+}
+
+// What keeps a command from being started is known before it is to be.
+func TestFind(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", "/usr/bin:/bin")
+	for name, c := range map[string]struct {
+		text string
+		mode os.FileMode
+		want string // of the error; empty: it can be run, as far as can be seen
+		code int
+	}{
+		"a script":                    {"#!/bin/sh\n", 0o755, "", 0},
+		"spaces":                      {"#! /bin/sh -e\n", 0o755, "", 0},
+		"no end of the line":          {"#!/bin/sh", 0o755, "", 0},
+		"env":                         {"#!/usr/bin/env sh\n", 0o755, "", 0},
+		"env with options":            {"#!/usr/bin/env -S A=b sh -e\n", 0o755, "", 0},
+		"env with what is not parsed": {"#!/usr/bin/env -i nobody\n", 0o755, "", 0},
+		"no script":                   {"\x7fELF", 0o755, "", 0},
+		"empty":                       {"", 0o755, "", 0},
+		"not to be read":              {"#!/no/such/thing\n", 0o111, "", 0},
+		"not executable":              {"#!/bin/sh\n", 0o644, "permission denied", CodeCannotStart},
+		"no interpreter":              {"#!/no/such/python\n", 0o755, `"/no/such/python"`, CodeCannotStart},
+		"one that cannot be executed": {"#!/etc/passwd\n", 0o755, "permission denied", CodeCannotStart},
+		"carriage return":             {"#!/bin/sh\r\necho\r\n", 0o755, "carriage return", CodeCannotStart},
+		"env does not find it":        {"#!/usr/bin/env no-such-python\n", 0o755, `"no-such-python"`, CodeCannotStart},
+		"env and carriage return":     {"#!/usr/bin/env sh\r\n", 0o755, "carriage return", CodeCannotStart},
+	} {
+		path := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
+		if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, c.mode); err != nil {
+			t.Fatal(err)
+		}
+		if c.mode == 0o111 && os.Geteuid() == 0 {
+			continue // root may read it
+		}
+		_, err := Find(path, false)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		} else if err != nil && CodeOf(err) != c.code {
+			t.Errorf("%s: code %d, want %d", name, CodeOf(err), c.code)
+		}
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
+	"unsafe"
 )
 
 const steadyClock = clockBoottime
@@ -60,3 +62,230 @@ func checkSystem() error {
 	}
 	return errors.Join(unlisted, err, none)
 }
+
+// The system calls that package syscall does not wrap. golang.org/x/sys/unix does, but
+// a guard is to begin before other packages than those of the standard library do (see
+// init in start_unix.go).
+
+// Of linux/time.h, linux/timerfd.h, linux/prctl.h, linux/capability.h and linux/fcntl.h.
+const (
+	clockRealtime  = 0
+	clockMonotonic = 1
+	clockBoottime  = 7
+
+	timerAbstime = 1 // also of timerfd
+	tfdCloexec   = syscall.O_CLOEXEC
+	tfdNonblock  = syscall.O_NONBLOCK
+
+	prSetChildSubreaper = 36
+	prSetNoNewPrivs     = 38
+	capVersion3         = 0x20080522
+	capKill             = 5
+	fSetsig             = 10
+)
+
+type itimerspec struct{ interval, value syscall.Timespec }
+
+func errnoOf(e syscall.Errno) error {
+	if e == 0 {
+		return nil
+	}
+	return e
+}
+
+func clockGettime(clock int) (nanoseconds int64, err error) {
+	var t syscall.Timespec
+	_, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, uintptr(clock), uintptr(unsafe.Pointer(&t)), 0)
+	return t.Nano(), errnoOf(errno)
+}
+
+func timerfdCreate(clock, flags int) (fd int, err error) {
+	r, _, errno := syscall.Syscall(syscall.SYS_TIMERFD_CREATE, uintptr(clock), uintptr(flags), 0)
+	return int(r), errnoOf(errno)
+}
+
+// timerfdSettime has it expire once, at nanoseconds.
+func timerfdSettime(fd, flags int, at int64) error {
+	next := itimerspec{value: syscall.NsecToTimespec(at)}
+	_, _, errno := syscall.Syscall6(syscall.SYS_TIMERFD_SETTIME, uintptr(fd), uintptr(flags), uintptr(unsafe.Pointer(&next)), 0, 0, 0)
+	return errnoOf(errno)
+}
+
+func prctl(option, value int) error {
+	_, _, errno := syscall.Syscall6(syscall.SYS_PRCTL, uintptr(option), uintptr(value), 0, 0, 0, 0)
+	return errnoOf(errno)
+}
+
+// capabilities are the effective ones of this process, those from 0 to 31.
+func capabilities() (uint32, error) {
+	header := struct {
+		version uint32
+		pid     int32
+	}{version: capVersion3}
+	var data [2]struct{ effective, permitted, inheritable uint32 }
+	_, _, errno := syscall.Syscall(syscall.SYS_CAPGET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
+	return data[0].effective, errnoOf(errno)
+}
+
+func fcntl(fd, command, value int) error {
+	_, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), uintptr(command), uintptr(value))
+	return errnoOf(errno)
+}
+
+// Alarm rings at a Deadline. The kernel keeps the time by both of its clocks: no
+// process has to wake up and look, and it rings at once after a suspension, or a
+// step of the wall clock, that has passed the Deadline over.
+type Alarm struct {
+	// C has a value after the alarm has rung. It may ring without cause: look
+	// at the time.
+	C <-chan struct{}
+
+	steady, wall *os.File
+}
+
+// NewAlarm returns an alarm that is not set.
+func NewAlarm() (*Alarm, error) {
+	rung := make(chan struct{}, 1)
+	a := &Alarm{C: rung}
+	for _, t := range []struct {
+		clock int
+		file  **os.File
+	}{{steadyClock, &a.steady}, {clockRealtime, &a.wall}} {
+		fd, err := timerfdCreate(t.clock, tfdCloexec|tfdNonblock)
+		if err != nil {
+			a.Close()
+			return nil, fmt.Errorf("an alarm on the clock %d (timerfd_create): %w", t.clock, err)
+		}
+		*t.file = os.NewFile(uintptr(fd), "timerfd")
+	}
+	for _, f := range []*os.File{a.steady, a.wall} {
+		go func() {
+			for count := make([]byte, 8); ; {
+				if _, err := f.Read(count); err != nil {
+					return // closed
+				}
+				select {
+				case rung <- struct{}{}:
+				default:
+				}
+			}
+		}()
+	}
+	return a, nil
+}
+
+// Set has the alarm ring at d, and not before.
+func (a *Alarm) Set(d Deadline) {
+	set(a.steady, d.Steady)
+	set(a.wall, d.Wall)
+}
+
+func set(f *os.File, at int64) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	// 0 would disarm it.
+	_ = raw.Control(func(fd uintptr) { _ = timerfdSettime(int(fd), timerAbstime, max(at, 1)) }) // fails only when closed
+}
+
+// Close ends the alarm.
+func (a *Alarm) Close() {
+	for _, f := range []*os.File{a.steady, a.wall} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// rouser has the kernel see to it that this process does not sleep through what it has to
+// do when it is stopped (SIGSTOP): a timer's signal reaches a stopped process, too.
+// SIGCONT has it go on. It may be stopped again, or held by a debugger, for which
+// SIGCONT is nothing; so later SIGKILL ends it.
+type rouser struct {
+	steady, wall posixTimer // SIGCONT
+	kill         posixTimer // SIGKILL
+}
+
+type posixTimer int32
+
+// newRouser returns one that is not set. It lasts as long as the process.
+func newRouser() (*rouser, error) {
+	r := &rouser{-1, -1, -1}
+	for _, t := range []struct {
+		timer  *posixTimer
+		clock  int
+		signal syscall.Signal
+	}{
+		{&r.steady, steadyClock, syscall.SIGCONT},
+		{&r.wall, clockRealtime, syscall.SIGCONT},
+		// This one stands still while the machine is suspended: when it wakes, this
+		// process is to do its work, and not to die.
+		{&r.kill, clockMonotonic, syscall.SIGKILL},
+	} {
+		if err := t.timer.create(t.clock, t.signal); err != nil {
+			r.close()
+			return nil, fmt.Errorf("a timer that wakes a stopped process (timer_create on the clock %d): %w; does a sandbox forbid it?", t.clock, err)
+		}
+	}
+	return r, nil
+}
+
+// set has this process go on at wake, if it is stopped, and die when kill has passed
+// from now. No kill is never.
+func (r *rouser) set(wake Deadline, kill time.Duration) {
+	r.steady.set(timerAbstime, wake.Steady)
+	r.wall.set(timerAbstime, wake.Wall)
+	r.kill.set(0, int64(kill))
+}
+
+// close forgets the timers.
+func (r *rouser) close() {
+	for _, t := range []posixTimer{r.steady, r.wall, r.kill} {
+		_, _, _ = syscall.Syscall(syscall.SYS_TIMER_DELETE, uintptr(t), 0, 0) // -1 is none
+	}
+}
+
+// sigevent is struct sigevent of sigevent(3type).
+type sigevent struct {
+	value  uintptr
+	signal int32
+	notify int32
+	_      [13]int32 // 64 bytes are read, at least
+}
+
+// create makes a timer that sends a signal to this process (SIGEV_SIGNAL).
+func (t *posixTimer) create(clock int, s syscall.Signal) error {
+	e := sigevent{signal: int32(s)}
+	_, _, errno := syscall.Syscall(syscall.SYS_TIMER_CREATE, uintptr(clock), uintptr(unsafe.Pointer(&e)), uintptr(unsafe.Pointer(t)))
+	return errnoOf(errno)
+}
+
+// set sets it; 0 disarms it.
+func (t posixTimer) set(flags int, at int64) {
+	next := itimerspec{value: syscall.NsecToTimespec(at)}
+	// It fails only for a timer that there is not.
+	_, _, _ = syscall.Syscall6(syscall.SYS_TIMER_SETTIME, uintptr(t), uintptr(flags), uintptr(unsafe.Pointer(&next)), 0, 0, 0)
+}
+
+// lifeline is a pipe by which the kernel wakes this process with SIGCONT, if it is
+// stopped, as soon as its guard is dead. Only the guard has the end that can be written
+// to; life is here and there. A guard that has done its work calls letGo first: a
+// candidate that was stopped on purpose stays so.
+func lifeline() (life, end *os.File, err error) {
+	var fds [2]int
+	if err := syscall.Pipe2(fds[:], syscall.O_CLOEXEC); err != nil {
+		return nil, nil, fmt.Errorf("a pipe that tells of the guard's death: %w", err)
+	}
+	life, end = os.NewFile(uintptr(fds[0]), "lifeline"), os.NewFile(uintptr(fds[1]), "lifeline")
+	for _, c := range [][2]int{{syscall.F_SETOWN, os.Getpid()}, {fSetsig, int(syscall.SIGCONT)}, {syscall.F_SETFL, syscall.O_ASYNC}} {
+		if err := fcntl(fds[0], c[0], c[1]); err != nil {
+			return nil, nil, errors.Join(fmt.Errorf("asking to be told of the guard's death (fcntl %d): %w", c[0], err), life.Close(), end.Close())
+		}
+	}
+	return life, end, nil
+}
+
+// letGo has this process's end tell nobody. The flag belongs to the open pipe, which the
+// candidate shares.
+func letGo(life int) { _ = fcntl(life, syscall.F_SETFL, 0) }

@@ -28,8 +28,13 @@ func (r *Runner) Elected(ctx context.Context, view *leaderelection.TimeView) { r
 // Run runs the command for as long as view lasts, and ctx, and returns when it is dead.
 func (r *Runner) Run(ctx context.Context, view View) {
 	defer func() {
-		if r.c.DropHold != nil && !r.begun.Load() {
+		switch {
+		case r.c.DropHold == nil:
+		case !r.begun.Load():
 			r.c.Logger.Warn("the command was not started: the lease is released without its hold")
+			r.c.DropHold()
+		case r.c.HoldOnSuccess && !r.well:
+			r.c.Logger.Warn("the command has not succeeded: the lease is released without its hold, so that another candidate can continue")
 			r.c.DropHold()
 		}
 	}()
@@ -83,6 +88,7 @@ func (l *leadership) after(status proc.Status, forced bool, took time.Duration) 
 	case forced || l.ctx.Err() != nil && !l.c.Once:
 		return false // no room is left, or there is again
 	case l.c.Once:
+		l.well = status.Code == 0
 		l.c.Finish(status.Code, nil)
 		return true
 	case status.Code != 0 && l.c.OnFailure == Exit:

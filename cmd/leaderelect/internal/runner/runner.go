@@ -1,10 +1,16 @@
+// Package runner is what a leader does that runs a command: it starts the command
+// with what it needs to know, keeps telling its guard until when it may live, and
+// decides what happens when it ends.
 package runner
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -57,9 +63,10 @@ type Config struct {
 	// Resign gives up leadership, but not the campaign. Nil: that cannot be done, and a
 	// command that fails is started again and again.
 	Resign func(ctx context.Context)
-	// DropHold is called if nothing of the command was begun in the one leadership of Once: others may run it. Nil:
-	// there is no hold.
-	DropHold func()
+	// DropHold is called if others may run the command after the one leadership of Once: nothing of it was begun, or
+	// it has not succeeded, with HoldOnSuccess. Nil: there is no hold.
+	DropHold      func()
+	HoldOnSuccess bool
 	// Finish ends the campaign, and the program with code.
 	Finish func(code int, why error)
 }
@@ -77,6 +84,7 @@ type Runner struct {
 	nudge   chan struct{}
 	claimed atomic.Bool // by the first leadership, or by GiveUp
 	begun   atomic.Bool // a command may have run
+	well    bool        // it has ended by itself, with code 0; of the one leadership of Once
 	aside   Aside
 	file    *expiryFile
 
@@ -195,3 +203,93 @@ var (
 	// asked this program to end.
 	ErrStopped = errors.New("asked to end")
 )
+
+// Times are the moments at which a command is asked to end, and killed, as spans
+// before the end of a view.
+type Times struct {
+	// Span is the longest a view lasts without an extension: TermLength less
+	// MaxClockSkew.
+	Span time.Duration
+	// Margin is what lies between killing a command and the view's end: the
+	// time in which it has to be dead.
+	Margin time.Duration
+	// Grace is what lies between asking a command to end and killing it.
+	Grace time.Duration
+}
+
+// Extend is how often the lease is extended if nothing else is asked for: after half of what a
+// command has of a view until it is asked to end. After half of the view itself an outage of
+// some seconds would end commands that the lease outlives. The grace leaves it more than a seventh
+// of a term, so that it is within what a Config takes.
+func (t Times) Extend() time.Duration { return (t.Span - t.Grace - t.Margin) / 2 }
+
+// TimesFor returns the times for an election. A zero grace means a quarter of the
+// span, 10 s at most. A grace that leaves an extension less than an eighth of the
+// span to be confirmed in is refused: commands would be ended by every hiccup of
+// the store.
+func TimesFor(term, skew, grace time.Duration) (Times, error) {
+	span := term - skew
+	t := Times{Span: span, Margin: min(max(span/16, 50*time.Millisecond), time.Second), Grace: grace}
+	most := span*3/8 - t.Margin
+	if grace == 0 {
+		t.Grace = min(span/4, 10*time.Second, most)
+	}
+	switch {
+	case most <= 0:
+		return t, fmt.Errorf("--term %v with a skew of %v is too short to run a command in: take a term of %v at least", term, skew, (skew + 200*time.Millisecond).Round(time.Millisecond))
+	case grace < 0:
+		return t, fmt.Errorf("--grace is %v, must not be negative", grace)
+	case grace > most:
+		need := skew + (grace+time.Second)*8/3
+		return t, fmt.Errorf("--grace %v does not fit into --term %v with a skew of %v: a command that is to be dead when the view ends has %v at most; take that, or a --term of %v",
+			grace, term, skew, most.Round(time.Millisecond), need.Round(time.Second))
+	}
+	return t, nil
+}
+
+// Told are the variables that a command finds, apart from what this program's own environment has.
+var Told = []string{"LEADERELECT_TOKEN", "LEADERELECT_LEADER_ID", "LEADERELECT_STORE", "LEADERELECT_EXPIRY_FILE", "LEADERELECT_LEASE_ID", "LEADERELECT_SHARD", "LEADERELECT_SHARDS"}
+
+// Environment is a command's: this program's, and what a leader must know. What
+// another leaderelect, whose command this is, had to say is not in it; nor is the
+// store if that is empty, nor what is withheld.
+func Environment(token leaderelection.ElectionNumber, leader, store string, withheld []string, more ...string) []string {
+	own := append([]string{fmt.Sprintf("LEADERELECT_TOKEN=%d", uint64(token)), "LEADERELECT_LEADER_ID=" + leader}, more...)
+	if store != "" {
+		own = append(own, "LEADERELECT_STORE="+store)
+	}
+	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
+		name, _, _ := strings.Cut(e, "=")
+		return slices.Contains(Told, name) || slices.Contains(withheld, name)
+	})
+	return append(env, own...)
+}
+
+// ErrStandingDown is what Healthy returns for a while after a failure.
+var ErrStandingDown = errors.New("standing down after a failure")
+
+// Aside keeps a candidate out of its election for a while, after what it does as leader has
+// failed. Its zero value does not. Its methods may be called by several goroutines at once.
+type Aside struct {
+	mu    sync.Mutex
+	why   error
+	until time.Time
+}
+
+// For keeps the candidate out for d from now on, because of why.
+func (a *Aside) For(d time.Duration, why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.why, a.until = why, time.Now().Add(d)
+}
+
+// Healthy is for Config.Healthy: an error while the candidate is to stay out.
+func (a *Aside) Healthy(context.Context) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.why != nil && time.Now().Before(a.until) {
+		return fmt.Errorf("%w: %w", ErrStandingDown, a.why)
+	}
+	a.why = nil
+	return nil
+}

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,7 +18,6 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/plan"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
-	"github.com/c8e606e4/leaderelection/deciders/open"
 	"github.com/c8e606e4/leaderelection/internal/log/redact"
 )
 
@@ -67,27 +70,6 @@ func TestFormsAreKnown(t *testing.T) {
 	}
 }
 
-// Each store says of a parameter that it does not know, or that has no value, that the URL is wrong.
-func TestWrongParameter(t *testing.T) {
-	for _, form := range store.Forms {
-		for _, wrong := range []string{"nonsense=1", "nonsense="} {
-			separator := "?"
-			if strings.Contains(form, "?") {
-				separator = "&"
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			d, err := store.ByItself(ctx, form+separator+wrong)
-			cancel()
-			if !errors.Is(err, open.ErrURL) || !errors.Is(err, leaderelection.ErrPermanent) {
-				t.Errorf("%s with %s: %v", form, wrong, err)
-			}
-			if err == nil {
-				store.Close(d)
-			}
-		}
-	}
-}
-
 // A store that the command opens is listed wherever a reader, or another part of the command,
 // looks for it. Each error names the place.
 func TestEveryStoreIsListed(t *testing.T) {
@@ -135,7 +117,7 @@ func TestEveryStoreIsListed(t *testing.T) {
 			t.Errorf("the table of stores in cmd/leaderelect/docs/shards.md lacks %s", name)
 		}
 		if plan.Lookup(name) == nil {
-			t.Errorf("Stores in cmd/leaderelect/internal/plan/stores.go lacks %s", name)
+			t.Errorf("Stores in cmd/leaderelect/internal/plan/plan.go lacks %s", name)
 		}
 		if !slices.ContainsFunc(places, func(p string) bool { return strings.HasPrefix(p, name+"://") }) {
 			t.Errorf("places in secrets_test.go lacks %s", name)
@@ -164,6 +146,156 @@ func TestExisting(t *testing.T) {
 	} {
 		if got := store.Existing(from); got != want {
 			t.Errorf("%s: %s, want %s", from, got, want)
+		}
+	}
+}
+
+// Every store that connects does so by an IPv6 address: with a port, and by its own one if the URL has
+// none. What listens there says nothing.
+func TestIPv6(t *testing.T) {
+	withKeys(t)
+	endpoint := func(at string) string { return url.QueryEscape("http://" + at) }
+	for name, c := range map[string]struct {
+		port string // empty: the URL names an endpoint, whose port is HTTP's
+		url  func(at string) string
+	}{
+		"redis":          {"6379", func(at string) string { return "redis://" + at + "/0?key=e" }},
+		"redis cluster":  {"6379", func(at string) string { return "redis://" + at + "?key=e&cluster=true" }},
+		"redis sentinel": {"6379", func(at string) string { return "redis://" + at + "/0?key=e&master_name=main" }},
+		"rediss":         {"6379", func(at string) string { return "rediss://" + at + "/0?key=e" }},
+		"postgres":       {"5432", func(at string) string { return "postgres://u@" + at + "/db?election=e&sslmode=disable" }},
+		"mysql":          {"3306", func(at string) string { return "mysql://u@" + at + "/db?election=e" }},
+		"etcd":           {"2379", func(at string) string { return "etcd://" + at + "/e" }},
+		"etcds":          {"2379", func(at string) string { return "etcds://" + at + "/e" }},
+		"nats":           {"4222", func(at string) string { return "nats://" + at + "/bucket/key" }},
+		"consul":         {"8500", func(at string) string { return "consul://" + at + "/e" }},
+		"consul tls":     {"8501", func(at string) string { return "consul://" + at + "/e?tls=true" }},
+		"zookeeper":      {"2181", func(at string) string { return "zookeeper://" + at + "/e" }},
+		"zookeeper tls":  {"2181", func(at string) string { return "zookeeper://" + at + "/e?tls=true" }},
+		"mongodb":        {"27017", func(at string) string { return "mongodb://" + at + "/db/collection/e" }},
+		"rethinkdb":      {"28015", func(at string) string { return "rethinkdb://" + at + "/db/table/e" }},
+		"rethinkdb tls":  {"28015", func(at string) string { return "rethinkdb://" + at + "/db/table/e?tls=true" }},
+		"s3":             {"", func(at string) string { return "s3://bucket/e?region=x&path_style=true&endpoint=" + endpoint(at) }},
+		"dynamodb":       {"", func(at string) string { return "dynamodb://table/e?region=x&endpoint=" + endpoint(at) }},
+		"gs":             {"", func(at string) string { return "gs://bucket/e?anonymous=true&endpoint=" + endpoint(at) }},
+		"azblob":         {"", func(at string) string { return "azblob://account/container/e?endpoint=" + endpoint(at+"/account") }},
+		"kubernetes":     {"", func(at string) string { return "kubernetes://namespace/e?kubeconfig=" + kubeconfig(t, at) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "[::1]:0")
+			if err != nil {
+				t.Skip("this machine has no IPv6:", err)
+			}
+			connects(t, l, c.url(l.Addr().String()))
+			if c.port == "" {
+				return
+			}
+			if l, err = net.Listen("tcp", "[::1]:"+c.port); err != nil {
+				t.Skip("a server has the store's own port:", err)
+			}
+			connects(t, l, c.url("[::1]"))
+		})
+	}
+}
+
+// withKeys gives the stores' clients what they would look for on the network, and keeps them quiet.
+func withKeys(t *testing.T) {
+	for name, value := range map[string]string{
+		"AWS_EC2_METADATA_DISABLED": "true", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AZURE_STORAGE_KEY": "a2V5",
+	} {
+		t.Setenv(name, value)
+	}
+	store.LogDrivers(slog.New(slog.DiscardHandler))
+}
+
+// kubeconfig is a file that leads to an API server.
+func kubeconfig(t *testing.T, at string) string {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "http://%s"}}],
+		contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: x}}]}`, at)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// connects opens and reads the record of a URL until somebody connects to l.
+func connects(t *testing.T, l net.Listener, raw string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	came := make(chan bool)
+	go func() {
+		defer close(came)
+		if c, err := l.Accept(); err == nil {
+			_ = c.Close()
+			cancel()
+			came <- true
+		}
+	}()
+	d, err := store.ByItself(ctx, raw)
+	if err == nil {
+		_, err = d.ReadCurrent(ctx)
+		store.Close(d)
+	}
+	_ = l.Close()
+	if !<-came {
+		t.Errorf("%s does not connect: %v", raw, err)
+	}
+}
+
+// long is longer than any name may be.
+var long = strings.Repeat("x", 3000)
+
+// bad are the URLs of each kind of store that are wrong in a way of its own.
+var bad = map[string][]string{
+	"file":       {"file://", "file://host/e.json", "file:///dir/", "file://user@/e.json", "file:///e.json?mode=9"},
+	"gs":         {"gs:/bad", "gs://", "gs://bucket", "gs://bucket/", "gs://B/e", "gs://b/e", "gs://bucket/" + long, "gs://user@bucket/e", "gs://bucket/e?endpoint=x"},
+	"s3":         {"s3:/bad", "s3:bad", "s3://", "s3://bucket", "s3://bucket/", "s3://bucket/" + long, "s3://user@bucket/e", "s3://bucket/e?endpoint=x", "s3:///e?bucket=x", "s3://b/e?bucket=arn:aws:s3:x:1:y"},
+	"azblob":     {"azblob:/bad", "azblob://", "azblob://account", "azblob://account/container", "azblob://account/container/", "azblob://account/C/e", "azblob://a.b/container/e", "azblob://account/container/" + long, "azblob://account/container/e?native_lease=1s"},
+	"dynamodb":   {"dynamodb:/bad", "dynamodb://", "dynamodb://table", "dynamodb://table/", "dynamodb://t/e", "dynamodb://table/" + long, "dynamodb://table/e?sort_value=x", "dynamodb://table/e?partition_key=x&sort_key=x"},
+	"nats":       {"nats:/bad", "nats://", "nats://host", "nats://host/bucket", "nats://host/bucket/", "nats://host/bu cket/e", "nats://host/bucket/.e."},
+	"etcd":       {"etcd:/bad", "etcd://", "etcd://host", "etcd://host/", "etcd://host,,/e", "etcd://host/e?server_name=x"},
+	"redis":      {"redis:/bad", "redis://", "redis://?key=e", "redis://host", "redis://host/x?key=e", "redis://host?key="},
+	"postgres":   {"postgres:/bad", "postgres://", "postgres://host", "postgres://host/db", "postgres://host/db?election=" + long, "postgres://host/db?election=e&table=a.b.c", "postgres://host/db?election=e&sslmode=x"},
+	"mysql":      {"mysql:/bad", "mysql://", "mysql://host", "mysql://host/db", "mysql://host/db?election=" + long, "mysql://host/db?election=e&table=a.b.c"},
+	"sqlite":     {"sqlite:/bad", "sqlite://", "sqlite:///a.db", "sqlite://host/a.db?election=e", "sqlite::memory:?election=e", "sqlite:///a.db?election=" + long, "sqlite:///a.db?election=e&table=a.b.c"},
+	"mongodb":    {"mongodb:/bad", "mongodb://", "mongodb://host", "mongodb://host/db", "mongodb://host/db/collection"},
+	"rethinkdb":  {"rethinkdb:/bad", "rethinkdb://", "rethinkdb://host", "rethinkdb://host/db", "rethinkdb://host/db/table", "rethinkdb://host/db/table/"},
+	"kubernetes": {"kubernetes://", "kubernetes://namespace", "kubernetes://namespace/", "kubernetes://namespace/Bad", "kubernetes://namespace/" + long, "kubernetes://user@namespace/e"},
+	"zookeeper":  {"zookeeper:/bad", "zookeeper://", "zookeeper://host", "zookeeper://host/", "zookeeper://host/a//b", "zookeeper://host/" + long, "zookeeper://user@host/e"},
+	"consul":     {"consul:bad", "consul://", "consul://host", "consul://host/", "consul://host/" + long, "consul://user@host/e", "consul://host/e?token_file=x&datacenter=a&datacenter=b"},
+}
+
+// A wrong URL is told from a fault that passes, whatever is wrong with it: no command tries it again.
+func TestWrongURLs(t *testing.T) {
+	withKeys(t)
+	t.Setenv("AWS_REGION", "eu-central-1")
+	for _, k := range store.Kinds {
+		urls := bad[k.Schemes[0]]
+		if len(urls) == 0 {
+			t.Errorf("there is no wrong URL of %s", k.Schemes[0])
+		}
+		with := "?"
+		if strings.Contains(k.Form, "?") {
+			with = "&"
+		}
+		for _, all := range []string{"nonsense=1", "nonsense", "nonsense=", "x=%zz", "x=a;b"} {
+			urls = append(urls, k.Form+with+all)
+		}
+		for _, raw := range append(urls, k.Form+"#fragment", k.Form+with+"tls_cert=/no/file") {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			d, err := store.ByItself(ctx, raw)
+			cancel()
+			if err == nil {
+				store.Close(d)
+			}
+			if len(raw) > 100 {
+				raw = raw[:100] + "..."
+			}
+			if !store.Wrong(err) || !errors.Is(err, leaderelection.ErrPermanent) && !errors.Is(err, store.ErrURL) || strings.Count(err.Error(), leaderelection.ErrPermanent.Error()) > 1 {
+				t.Errorf("%s: %v", raw, err)
+			}
 		}
 	}
 }

@@ -3,11 +3,16 @@
 package dial
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -140,4 +145,181 @@ func (t *Target) JetStream(nc *nats.Conn) (jetstream.JetStream, error) {
 		return jetstream.NewWithAPIPrefix(nc, t.apiPrefix)
 	}
 	return jetstream.New(nc)
+}
+
+// Target is what a URL says.
+type Target struct {
+	Bucket, Key string
+	Create      *jetstream.KeyValueConfig // nil: the bucket is there
+
+	servers []string
+	login
+	secure            bool // the connection must be encrypted
+	domain, apiPrefix string
+
+	again func() (*Target, error) // reads the context again; nil: there is none
+}
+
+// Parse reads a URL, as natskv.Open has it. It does no I/O but for the files that it
+// names.
+func Parse(u *url.URL) (*Target, error) {
+	if u.Scheme != "nats" {
+		return nil, fmt.Errorf("the scheme is %q, want nats", u.Scheme)
+	}
+	if u.Opaque != "" {
+		return nil, errors.New("want nats://host:port/bucket/key?parameter=value")
+	}
+	t := &Target{}
+	var found bool
+	if t.Bucket, t.Key, found = strings.Cut(strings.TrimPrefix(u.Path, "/"), "/"); !found || t.Bucket == "" || t.Key == "" {
+		return nil, fmt.Errorf("the path is %q, want /bucket/key", u.Path)
+	}
+	p, err := store.ParseParams(u)
+	if err != nil {
+		return nil, err
+	}
+	if u.Host != "" {
+		t.servers = append(t.servers, "nats://"+u.Host)
+	}
+	for _, host := range p.Strings("server") {
+		t.servers = append(t.servers, "nats://"+host)
+	}
+	t.creds, t.nkey = p.String("creds"), p.String("nkey")
+	var files store.TLSFiles
+	t.secure, files = p.TLS()
+	t.ca, t.cert, t.certKey = files.CA, files.Cert, files.Key
+	t.inboxPrefix, t.domain = p.String("inbox_prefix"), p.String("domain")
+	if password, both := u.User.Password(); both {
+		t.user, t.password = u.User.Username(), password
+	} else {
+		t.token = u.User.Username()
+	}
+	saved := p.String("context")
+	t.bucketParameters(p)
+	if err := p.Rest(); err != nil {
+		return nil, err
+	}
+	if saved != "" {
+		said := *t
+		again := func() (*Target, error) { t := said; return &t, t.fromContext(saved) }
+		if t, err = again(); err != nil {
+			return nil, err
+		}
+		t.again = again
+	}
+	if len(t.servers) == 0 {
+		return nil, errors.New("no host: name one, or a context")
+	}
+	return t, nil
+}
+
+// Connection is what those have in common that can share a connection.
+func (t *Target) Connection() string { return fmt.Sprint(t.servers, t.secure, t.login) }
+
+// bucketParameters reads those that say how to make the bucket.
+func (t *Target) bucketParameters(p *store.Params) {
+	create, replicas, storage, description := p.Bool("create"), p.Int("replicas", 1, 5), p.OneOf("storage", "file", "memory"), p.String("description")
+	if !create {
+		if replicas != 0 || storage+description != "" {
+			p.Wrong("replicas, storage and description are for a bucket to be made: give create=true as well")
+		}
+		return
+	}
+	t.Create = &jetstream.KeyValueConfig{Replicas: max(replicas, 1), Description: description}
+	if storage == "memory" {
+		t.Create.Storage = jetstream.MemoryStorage
+	}
+}
+
+// fromContext fills in what t does not say itself from a saved context of the
+// nats command line: ~/.config/nats/context/NAME.json.
+//
+// A context may ask for more than is read here. Such a one is refused: leaving
+// out half of what somebody wrote about how to connect would connect elsewhere,
+// or as somebody else.
+func (t *Target) fromContext(name string) error {
+	file, err := contextFile(name)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("context %q: %w", name, err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return fmt.Errorf("context %q: %s: %w", name, file, err)
+	}
+	take := func(field string) string {
+		s, _ := fields[field].(string)
+		delete(fields, field)
+		return s
+	}
+	servers := take("url")
+	if len(t.servers) == 0 && servers != "" {
+		t.servers = strings.Split(servers, ",")
+	}
+	saved := login{
+		creds: home(take("creds")), nkey: home(take("nkey")),
+		ca: home(take("ca")), cert: home(take("cert")), certKey: home(take("key")),
+		user: take("user"), password: take("password"), token: take("token"),
+	}
+	if t.creds+t.nkey+t.user+t.token != "" { // the URL says as whom
+		saved.creds, saved.nkey, saved.user, saved.password, saved.token = t.creds, t.nkey, t.user, t.password, t.token
+	}
+	saved.ca = cmp.Or(t.ca, saved.ca)
+	if t.cert != "" {
+		saved.cert, saved.certKey = t.cert, t.certKey
+	}
+	saved.inboxPrefix = cmp.Or(t.inboxPrefix, take("inbox_prefix"))
+	t.login = saved
+	domain, prefix := take("jetstream_domain"), take("jetstream_api_prefix")
+	if t.domain == "" {
+		t.domain, t.apiPrefix = domain, prefix
+	}
+	return onlyEmpty(name, fields)
+}
+
+// onlyEmpty refuses fields that are set and were not read. Those that only
+// describe the context are let pass.
+func onlyEmpty(name string, fields map[string]any) error {
+	var more []string
+	for field, v := range fields {
+		switch field {
+		case "description", "jetstream_event_prefix", "color_scheme":
+			continue
+		}
+		if v != nil && v != "" && v != false && v != 0.0 {
+			more = append(more, field)
+		}
+	}
+	if len(more) == 0 {
+		return nil
+	}
+	slices.Sort(more)
+	return fmt.Errorf("context %q has %s, which this library does not know: make the connection yourself, and use NewDecider", name, strings.Join(more, ", "))
+}
+
+// contextFile is where the nats command line keeps a context.
+func contextFile(name string) (string, error) {
+	if name != filepath.Base(name) || name == "." || name == ".." {
+		return "", fmt.Errorf("context %q: no name of a context", name)
+	}
+	dir := os.Getenv("XDG_CONFIG_HOME")
+	if dir == "" {
+		if dir = home("~/.config"); !filepath.IsAbs(dir) {
+			return "", errors.New("context: there is no home directory")
+		}
+	}
+	return filepath.Join(dir, "nats", "context", name+".json"), nil
+}
+
+// home replaces a leading ~ by the home directory.
+func home(path string) string {
+	rest, tilde := strings.CutPrefix(path, "~/")
+	dir, err := os.UserHomeDir()
+	if !tilde || err != nil {
+		return path
+	}
+	return filepath.Join(dir, rest)
 }

@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -109,4 +112,32 @@ func Notice(config *pgxpool.Config) {
 			next(c, n)
 		}
 	}
+}
+
+// synchronous is the form of synchronous_standby_names that counts. Only an examination needs it, so
+// it is not compiled when a program starts.
+var synchronous = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?is)^\s*(?:(?:ANY|FIRST)\s+)?(\d+)\s*\((.*)\)\s*$`) })
+
+// Quorum reads synchronous_standby_names: how many standbys must have a write, and out of how
+// many. A star is for all that there are.
+func Quorum(names string, receivers int) (must, of int) {
+	must = 1
+	if m := synchronous().FindStringSubmatch(names); m != nil {
+		must, _ = strconv.Atoi(m[1])
+		names = m[2]
+	}
+	quotes := 0
+	of = 1
+	for _, c := range names {
+		switch {
+		case c == '"':
+			quotes++
+		case quotes%2 == 1:
+		case c == '*':
+			return must, max(receivers, must)
+		case c == ',':
+			of++
+		}
+	}
+	return must, of
 }

@@ -4,8 +4,11 @@ package table
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -13,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/commit"
 )
 
 // DB is what a Table needs of pgx.
@@ -155,4 +159,116 @@ func (t *Table) make(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// Statements are the SQL for a row. A time is in microseconds since 1970: the same in all time
+// zones and date styles. A write returns its time, or no row, and notifies within its transaction.
+// It ends with commit.Proof, and waits until it is safe, also on the standbys that must have it,
+// whatever the session's default is.
+type Statements struct {
+	Read   string // $1 election
+	Update string // $1 election, $2 new version, $3 record, $4 version, $5 Payload
+	Insert string // $1 election, $2 version, $3 record, $4 NewChannel, $5 Place.Hello
+	Touch  string // $1 election, $2 version: changes nothing, and waits as a write does
+}
+
+func statements(quoted string) (s Statements) {
+	const micros = `(extract(epoch from written) * 1000000)::int8`
+	s.Read = fmt.Sprintf(`SELECT version, channel, `+micros+`, record::text FROM %s WHERE election = $1::text`, quoted)
+	s.Update = fmt.Sprintf(`UPDATE %s SET version = $2::text, written = clock_timestamp(), record = $3::json
+WHERE election = $1::text AND version = $4::text
+RETURNING `+micros+`, pg_catalog.pg_notify(channel, `+micros+` || ' ' || $5::text), `+commit.Proof, quoted)
+	s.Insert = fmt.Sprintf(`INSERT INTO %s (election, version, written, record, channel)
+VALUES ($1::text, $2::text, clock_timestamp(), $3::json, $4::text) ON CONFLICT (election) DO NOTHING
+RETURNING `+micros+`, pg_catalog.pg_notify($5::text, ''), `+commit.Proof, quoted)
+	s.Touch = fmt.Sprintf(`UPDATE %s SET version = version WHERE election = $1::text AND version = $2::text RETURNING `+commit.Proof, quoted)
+	return s
+}
+
+// maxPayload is how many bytes a notification carries, with a little to spare
+// of the 8000 that PostgreSQL allows.
+const maxPayload = 7900
+
+// A row's changes are notified on a channel of its own, which is kept in the row and
+// cannot be guessed: PostgreSQL lets every user of a database listen and notify on
+// every channel. That a row was made is said, and no more than that, on a channel
+// that is known.
+
+// NewChannel is for a new row.
+func NewChannel() string { return "leaderelection_" + strings.ToLower(rand.Text()) }
+
+// Hello is where it is said that the row was made. It is of the table's full name,
+// since channels are a whole database's, and not longer than names may be.
+func (p *Place) Hello(election string) string {
+	sum := sha256.Sum256([]byte(p.Schema + "\x00" + p.Table + "\x00" + election))
+	return fmt.Sprintf("leaderelection_%x", sum[:16])
+}
+
+// Payload is the content of an update's notification, after its time. A record that is too long is
+// left out, and followers read it.
+func Payload(version string, data []byte) string {
+	if len(data)+len(version) > maxPayload {
+		return version
+	}
+	return version + "\n" + string(data)
+}
+
+// ParsePayload reads an update's notification. It reports whether it has the whole record.
+func ParsePayload(payload string) (version string, micros int64, record string, whole bool) {
+	head, record, whole := strings.Cut(payload, "\n")
+	at, version, _ := strings.Cut(head, " ")
+	micros, err := strconv.ParseInt(at, 10, 64)
+	return version, micros, record, whole && version != "" && err == nil
+}
+
+// The codes of errors of the server that are no news; see
+// https://www.postgresql.org/docs/current/errcodes-appendix.html.
+const (
+	uniqueViolation      = "23505"
+	duplicateTable       = "42P07"
+	undefinedTable       = "42P01"
+	SerializationFailure = "40001"
+)
+
+// Code is that of an error of the server, else empty.
+func Code(err error) string {
+	var server *pgconn.PgError
+	if errors.As(err, &server) {
+		return server.Code
+	}
+	return ""
+}
+
+// Judge explains an error of the server by its code. What may pass, and so is no
+// more than explained: servers that start, stop or recover (57P0x), that have too
+// many clients (53300) or too little room (53100), statements that were cancelled
+// (57014, 55P03), deadlocks and serialization failures (40xxx).
+func (t *Table) Judge(code string) store.Verdict {
+	switch code {
+	case undefinedTable:
+		t.found.Store(nil) // it was there
+		if t.create {
+			return store.Passing("it will be made again")
+		}
+		return store.Permanent(t.makeIt())
+	case "28P01", "28000":
+		return store.Denied("check user, password and pg_hba.conf")
+	case "3D000":
+		return store.Permanent("make the database, or name another")
+	case "42501":
+		return store.Denied(fmt.Sprintf("candidates need GRANT SELECT, INSERT, UPDATE ON %s, observers SELECT, and to create it takes CREATE on its schema; row-level security must not hide rows", t.Quoted))
+	case "3F000":
+		return store.Permanent("make the schema, or name another")
+	case "22P05", "22021":
+		return store.Permanent("the record has letters that the database's encoding lacks; use a database in UTF8")
+	case "42703", "42804", "42P10", "42883", "42846", "22P02", "42809", "23502", "23514", "428C9":
+		return store.Permanent(fmt.Sprintf("the table must be as in\n%s", Schema(t.name)))
+	case "25006":
+		return store.Passing("this is a standby, or a read-only session: connect to the primary (target_session_attrs=read-write)")
+	case "53300":
+		return store.Passing("raise max_connections, or let the clients have fewer")
+	case "54000":
+		return store.Passing("if the NOTIFY queue is full, a session that listens has been in one transaction for very long: see pg_notification_queue_usage()")
+	}
+	return store.Verdict{}
 }

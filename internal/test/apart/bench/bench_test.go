@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 // leases, and all takes longer.
 func TestContestants(t *testing.T) {
 	p := plan{elections: 3, term: 5 * time.Second, window: 3 * time.Second}
-	results := measure(t.Context(), t, p, servers(t))
+	results := measure(t, p, servers(t))
 	for i, c := range contestants {
 		t.Run(c.String(), func(t *testing.T) {
 			r := results[i]

@@ -4,20 +4,19 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
-	"strings"
+	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet"
 )
 
 // roleEnv has the role of a process that is a candidate, in JSON.
@@ -132,15 +131,9 @@ func (c *candidate) contest(ctx context.Context, i int) {
 // again.
 type process struct {
 	role
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	ended  chan struct{}
+	*fleet.Process
+	told   *fleet.Journal[event]
 	killed time.Time // zero: it was not
-	stderr strings.Builder
-
-	mu      sync.Mutex
-	events  []event
-	changed chan struct{} // closed, and replaced, with each event
 }
 
 // starting is held while a process starts: dozens at once would keep those that lead from
@@ -149,111 +142,68 @@ var starting = make(chan struct{}, runtime.NumCPU())
 
 // startProcess starts a candidate process, and returns when it runs. It dies with the test, and
 // with this process.
-func startProcess(ctx context.Context, t testing.TB, r role) (*process, error) {
+func startProcess(t testing.TB, r role) (*process, error) {
 	starting <- struct{}{}
 	defer func() { <-starting }()
-	p := &process{role: r, ended: make(chan struct{}), changed: make(chan struct{})}
-	text, err := json.Marshal(r)
-	if err != nil {
+	text, err1 := json.Marshal(r)
+	exe, err2 := os.Executable()
+	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	p.cmd = exec.Command(exe)
-	p.cmd.Env = append(p.cmd.Environ(), roleEnv+"="+string(text))
-	p.cmd.SysProcAttr = proctest.DieWithParent(&syscall.SysProcAttr{Setpgid: true})
-	p.cmd.Stderr = &p.stderr
-	stdout, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting a candidate: %w", err)
-	}
-	go p.read(stdout)
-	t.Cleanup(p.kill)
-	return p, p.await(ctx, "starting", 2*startup, func(events []event) bool { return len(events) > 0 && events[0].What == up })
-}
-
-func (p *process) read(r io.Reader) {
-	defer close(p.ended)
-	for s := bufio.NewScanner(r); s.Scan(); {
-		var e event
-		if err := json.Unmarshal(s.Bytes(), &e); err != nil {
-			e = event{What: failed, Text: "it printed " + s.Text()}
+	cmd := exec.Command(exe)
+	cmd.Env = append(cmd.Environ(), roleEnv+"="+string(text))
+	p := &process{role: r, told: fleet.NewJournal(func(text string, ended bool) (e event) {
+		if ended {
+			return event{What: gone}
 		}
-		p.add(e)
+		if err := json.Unmarshal([]byte(text), &e); err != nil {
+			e = event{What: failed, Text: "it printed " + text}
+		}
+		return e
+	})}
+	var err error
+	if p.Process, err = p.told.Start(t, r.ID, cmd); err != nil {
+		return nil, err
 	}
-	_ = p.cmd.Wait() // it is killed, mostly
-	p.add(event{What: gone, At: time.Now().UnixNano()})
+	return p, p.await("starting", 2*startup, func(events []event) bool { return len(events) > 0 && events[0].What == up })
 }
 
-func (p *process) add(e event) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.events = append(p.events, e)
-	close(p.changed)
-	p.changed = make(chan struct{})
-}
-
-func (p *process) look() ([]event, <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.events[:len(p.events):len(p.events)], p.changed
+// events are what the process has told so far.
+func (p *process) events() (all []event) {
+	p.told.Look(func(lines map[string][]event) { all = slices.Clone(lines[p.ID]) })
+	return all
 }
 
 // await returns when the process's events are as is says; it returns an error that
 // says what was awaited if that takes longer than patience.
-func (p *process) await(ctx context.Context, what string, patience time.Duration, is func([]event) bool) error {
-	over := time.NewTimer(patience)
-	defer over.Stop()
-	for {
-		events, changed := p.look()
-		if is(events) {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-over.C:
-			return fmt.Errorf("%s, candidate %s: %s: not after %v: %s", contestants[p.Contestant].name, p.ID, what, patience, p.trouble(events))
-		}
+func (p *process) await(what string, patience time.Duration, is func([]event) bool) error {
+	if !p.told.Await(patience, func(lines map[string][]event) bool { return is(lines[p.ID]) }) {
+		return fmt.Errorf("%s, candidate %s: %s: not after %v: %s", contestants[p.Contestant].name, p.ID, what, patience, p.trouble())
 	}
+	return nil
 }
 
 // trouble is what a process has complained of, in short.
-func (p *process) trouble(events []event) string {
-	for _, e := range events {
+func (p *process) trouble() string {
+	for _, e := range p.events() {
 		if e.What == failed {
 			return e.Text
 		}
 		if e.What == gone {
-			return "it has ended: " + p.stderr.String()
+			return "it has ended: " + p.Stderr()
 		}
 	}
 	return "it has not complained"
 }
 
-// order sends the process an order.
-func (p *process) order(o string) error {
-	_, err := io.WriteString(p.stdin, o+"\n")
-	return err
-}
-
 // ask returns how many requests the process has made so far.
-func (p *process) ask(ctx context.Context) (n int64, err error) {
-	before, _ := p.look()
-	if err := p.order(orderOps); err != nil {
+func (p *process) ask() (n int64, err error) {
+	before := len(p.events())
+	if err := p.Tell(orderOps); err != nil {
 		return 0, err
 	}
-	err = p.await(ctx, "counting requests", time.Minute, func(events []event) bool {
-		for _, e := range events[len(before):] {
+	err = p.await("counting requests", time.Minute, func(events []event) bool {
+		for _, e := range events[before:] {
 			if e.What == ops {
 				n = e.N
 				return true
@@ -266,12 +216,8 @@ func (p *process) ask(ctx context.Context) (n int64, err error) {
 
 // kill ends the process at once, and awaits its end.
 func (p *process) kill() {
-	if p.killed.IsZero() {
-		p.killed = time.Now()
-	}
-	_ = p.cmd.Process.Kill() // nothing to kill if it has ended
-	<-p.ended
-	_ = p.stdin.Close()
+	p.killed = time.Now()
+	p.Kill()
 }
 
 // at returns when each election first had an event of this kind, or no time.

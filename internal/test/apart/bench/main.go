@@ -54,7 +54,7 @@ func run(t *testing.T, p plan) {
 	}
 	fmt.Printf("%s, %s/%s, %d cores; lease %v, %d elections each; %s\n\n", runtime.Version(), runtime.GOOS, runtime.GOARCH,
 		runtime.NumCPU(), p.term, p.elections, time.Now().UTC().Format(time.DateOnly))
-	results := measure(t.Context(), t, p, addrs)
+	results := measure(t, p, addrs)
 	row("", "store", "crash: no leader, s (median / max)", "stop: no leader, ms (median / max)", "requests a minute (leader / standby)")
 	fmt.Println(strings.Repeat("|---", 5) + "|")
 	for i, r := range results {

@@ -32,7 +32,7 @@ type result struct {
 
 // measure runs all contestants whose store has an address, all at the same time,
 // and returns their results, in the same order; nil for the others.
-func measure(ctx context.Context, t testing.TB, p plan, stores map[string]string) []*result {
+func measure(t testing.TB, p plan, stores map[string]string) []*result {
 	results := make([]*result, len(contestants))
 	var wg sync.WaitGroup
 	for i, c := range contestants {
@@ -45,8 +45,8 @@ func measure(ctx context.Context, t testing.TB, p plan, stores map[string]string
 		m := measurement{plan: p, t: t, contestant: i, store: addr}
 		wg.Go(func() {
 			stopped := make(chan error)
-			go func() { stopped <- m.stop(ctx, r) }()
-			err := m.crash(ctx, r)
+			go func() { stopped <- m.stop(r) }()
+			err := m.crash(r)
 			r.err = errors.Join(err, <-stopped)
 		})
 	}
@@ -64,8 +64,8 @@ type measurement struct {
 
 // start starts a candidate process, whose candidates join one after the other over
 // some time, so that they are not all in step.
-func (m measurement) start(ctx context.Context, scene, id string, over time.Duration) (*process, error) {
-	return startProcess(ctx, m.t, role{
+func (m measurement) start(scene, id string, over time.Duration) (*process, error) {
+	return startProcess(m.t, role{
 		Contestant: m.contestant, Addr: m.store, Prefix: fmt.Sprint("bench-", scene, m.contestant), ID: id,
 		Elections: m.elections, Term: m.term, Stagger: over / time.Duration(m.elections),
 	})
@@ -73,28 +73,28 @@ func (m measurement) start(ctx context.Context, scene, id string, over time.Dura
 
 // pair starts two candidate processes, and returns when the first leads everywhere
 // and the second has stood by for a term.
-func (m measurement) pair(ctx context.Context, scene string) (leader, standby *process, err error) {
-	if leader, err = m.start(ctx, scene, "a", m.term); err != nil {
+func (m measurement) pair(scene string) (leader, standby *process, err error) {
+	if leader, err = m.start(scene, "a", m.term); err != nil {
 		return nil, nil, err
 	}
-	if err = m.leads(ctx, leader); err != nil {
+	if err = m.leads(leader); err != nil {
 		return nil, nil, err
 	}
-	if standby, err = m.start(ctx, scene, "b", m.term/2); err != nil {
+	if standby, err = m.start(scene, "b", m.term/2); err != nil {
 		return nil, nil, err
 	}
-	if err = standby.await(ctx, "joining", 2*m.term+startup, all(m.elections, joined)); err != nil {
+	if err = standby.await("joining", 2*m.term+startup, all(m.elections, joined)); err != nil {
 		return nil, nil, err
 	}
-	return leader, standby, sleep(ctx, m.term)
+	return leader, standby, m.sleep(m.term)
 }
 
 // startup is how long a process may take to start on a busy machine.
 const startup = 2 * time.Minute
 
 // leads returns when a process leads all its elections.
-func (m measurement) leads(ctx context.Context, p *process) error {
-	return p.await(ctx, "leading everywhere", 4*m.term+startup, all(m.elections, led))
+func (m measurement) leads(p *process) error {
+	return p.await("leading everywhere", 4*m.term+startup, all(m.elections, led))
 }
 
 // inPeace measures until no election had lost its leader before it was to, as on a machine too busy for
@@ -109,22 +109,21 @@ func inPeace(measure func() (took []time.Duration, err error)) (took []time.Dura
 }
 
 // crash counts requests, and kills the leader.
-func (m measurement) crash(ctx context.Context, r *result) (err error) {
+func (m measurement) crash(r *result) (err error) {
 	r.crash, err = inPeace(func() ([]time.Duration, error) {
-		a, b, err := m.pair(ctx, "crash")
+		a, b, err := m.pair("crash")
 		if err != nil {
 			return nil, err
 		}
-		if err := m.count(ctx, r, a, b); err != nil {
+		if err := m.count(r, a, b); err != nil {
 			return nil, err
 		}
 		a.kill()
-		if err := m.leads(ctx, b); err != nil {
+		if err := m.leads(b); err != nil {
 			return nil, fmt.Errorf("after a crash: %w", err)
 		}
 		var took []time.Duration
-		events, _ := b.look()
-		for _, t := range at(events, m.elections, led) {
+		for _, t := range at(b.events(), m.elections, led) {
 			took = append(took, t.Sub(a.killed.Round(0)))
 		}
 		b.kill()
@@ -134,21 +133,19 @@ func (m measurement) crash(ctx context.Context, r *result) (err error) {
 }
 
 // stop has the leader stop in order.
-func (m measurement) stop(ctx context.Context, r *result) (err error) {
+func (m measurement) stop(r *result) (err error) {
 	r.handed, err = inPeace(func() (took []time.Duration, err error) {
-		a, b, err := m.pair(ctx, "stop")
+		a, b, err := m.pair("stop")
 		if err != nil {
 			return nil, err
 		}
-		if err := a.order(orderStop); err != nil {
+		if err := a.Tell(orderStop); err != nil {
 			return nil, err
 		}
-		if err := m.leads(ctx, b); err != nil {
+		if err := m.leads(b); err != nil {
 			return nil, fmt.Errorf("after a stop: %w", err)
 		}
-		was, _ := a.look()
-		is, _ := b.look()
-		from, to := at(was, m.elections, stopped), at(is, m.elections, led)
+		from, to := at(a.events(), m.elections, stopped), at(b.events(), m.elections, led)
 		for i := range from {
 			if from[i].IsZero() { // it had lost its lease before
 				from[i] = to[i].Add(1)
@@ -163,10 +160,10 @@ func (m measurement) stop(ctx context.Context, r *result) (err error) {
 }
 
 // count counts the requests of a leader and a standby with nothing happening.
-func (m measurement) count(ctx context.Context, r *result, leader, standby *process) error {
+func (m measurement) count(r *result, leader, standby *process) error {
 	counted := func() (n [2]int64, err error) {
 		for i, p := range []*process{leader, standby} {
-			if n[i], err = p.ask(ctx); err != nil {
+			if n[i], err = p.ask(); err != nil {
 				return n, err
 			}
 		}
@@ -176,7 +173,7 @@ func (m measurement) count(ctx context.Context, r *result, leader, standby *proc
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, m.window); err != nil {
+	if err := m.sleep(m.window); err != nil {
 		return err
 	}
 	is, err := counted()
@@ -185,8 +182,8 @@ func (m measurement) count(ctx context.Context, r *result, leader, standby *proc
 	return err
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	if !clocks.System().SleepFor(ctx, d) {
+func (m measurement) sleep(d time.Duration) error {
+	if ctx := m.t.Context(); !clocks.System().SleepFor(ctx, d) {
 		return context.Cause(ctx)
 	}
 	return nil

@@ -20,22 +20,17 @@ func acts(by string, n uint64, from, to int64) (all []line) {
 	return all
 }
 
+// Lines are acts: what is found in those is fleet's to test.
 func TestOverlapsAreFound(t *testing.T) {
-	good := append(acts("a", 1, 0, 10), acts("b", 2, 10, 20)...)
-	good = append(good, acts("a", 3, 20, 30)...)
-	if found := overlaps(leaderships(good)); found != nil {
-		t.Errorf("in order, and yet %v", found)
+	all := slices.Concat(acts("a", 1, 0, 10), acts("b-newer", 2, 10, 20), acts("c-command", 3, 20, 30))
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	is, found := leaderships(all)
+	if older, newer, command := kinds(is); found != nil || older != 1 || newer != 1 || command != 1 {
+		t.Errorf("in order, and yet %v; %d, %d, %d leaderships", found, older, newer, command)
 	}
-	for name, bad := range map[string][]line{
-		"one acts on":         append(acts("a", 1, 0, 12), acts("b", 2, 10, 20)...),
-		"one comes back":      append(append(acts("a", 1, 0, 5), acts("b", 2, 6, 9)...), acts("a", 1, 10, 11)...),
-		"a token repeats":     append(acts("a", 1, 0, 5), acts("b", 1, 6, 9)...),
-		"a token falls":       append(acts("a", 7, 0, 5), acts("b", 6, 6, 9)...),
-		"long before, and on": append(append(acts("a", 1, 0, 30), acts("b", 2, 10, 11)...), acts("c", 3, 20, 21)...),
-	} {
-		rand.Shuffle(len(bad), func(i, j int) { bad[i], bad[j] = bad[j], bad[i] })
-		if overlaps(leaderships(bad)) == nil {
-			t.Errorf("%s: it is not found", name)
+	for _, bad := range [][]line{acts("a", 1, 12, 13), acts("a", 2, 0, 5)} {
+		if _, found := leaderships(append(bad, all...)); found == nil {
+			t.Errorf("not found: %v", bad)
 		}
 	}
 }
@@ -56,7 +51,7 @@ func TestForgottenFieldsAreFound(t *testing.T) {
 		"they come in any order":   {[]line{begin(3, "7"), begin(1, "0"), begin(2, "3")}, 0},
 		"only the first line says": {[]line{begin(1, "7"), {Kind: act, By: "a", N: 1, B: 5, A: 5}, begin(2, "8")}, 0},
 	} {
-		if found := forgotten(leaderships(c.lines)); len(found) != c.found {
+		if found := forgotten(c.lines); len(found) != c.found {
 			t.Errorf("%s: %v", name, found)
 		}
 	}

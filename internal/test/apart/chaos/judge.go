@@ -3,8 +3,12 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,87 +17,48 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"golang.org/x/sys/unix"
+
+	"github.com/c8e606e4/leaderelection/internal/test/fleet"
 )
 
-// leadership is what one process did under one number.
-type leadership struct {
-	by          string
-	n           uint64
-	first, last line
-	told        bool   // it has said
-	generation  uint64 // what a newer version had written before
-}
-
-// leaderships are all, in the order in which they began to act.
-func leaderships(all []line) []*leadership {
-	type id struct {
-		by string
-		n  uint64
+// leaderships are all, by token, and what is wrong with them.
+func leaderships(all []line) ([]*fleet.Leadership, []string) {
+	acts := make([]fleet.Act, len(all))
+	for i, l := range all {
+		acts[i] = fleet.Act{By: l.By, Token: l.N, Before: l.B, After: l.A}
 	}
-	found := map[id]*leadership{}
-	var sorted []*leadership
-	for _, l := range all {
-		r := found[id{l.By, l.N}]
-		if r == nil {
-			r = &leadership{by: l.By, n: l.N, first: l, last: l}
-			found[id{l.By, l.N}] = r
-			sorted = append(sorted, r)
-		}
-		if l.G != "" {
-			r.generation, _ = strconv.ParseUint(l.G, 10, 64)
-			r.told = true
-		}
-		if l.A < r.first.A {
-			r.first = l
-		}
-		if l.B > r.last.B {
-			r.last = l
-		}
-	}
-	slices.SortFunc(sorted, func(a, b *leadership) int { return cmp.Compare(a.first.B, b.first.B) })
-	return sorted
-}
-
-// overlaps are where two views were true at once, or a token did not grow.
-func overlaps(all []*leadership) (found []string) {
-	for i, later := range all {
-		for _, before := range all[:i] {
-			if over := before.last.B - later.first.A; over > 0 {
-				found = append(found, fmt.Sprintf("%s acts with token %d for %v while %s acts with token %d", before.by, before.n, span(over), later.by, later.n))
-			}
-			if later.n <= before.n {
-				found = append(found, fmt.Sprintf("%s has token %d after %s had token %d", later.by, later.n, before.by, before.n))
-			}
-		}
-	}
-	return found
+	return fleet.Judge(acts)
 }
 
 // forgotten are leaderships that began with a record that says less of what a newer version
 // of the library had written than one before: an older version has not handed it on.
-func forgotten(all []*leadership) (found []string) {
-	var top uint64
-	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b *leadership) int { return cmp.Compare(a.n, b.n) })
-	for _, r := range all {
-		if r.generation < top {
-			if r.told {
-				found = append(found, fmt.Sprintf("%s has token %d, and a newer version's field is %d in its record, after %d", r.by, r.n, r.generation, top))
-			}
-			continue
+func forgotten(all []line) (found []string) {
+	var told []line // the first line of each leadership, unless it is a command's
+	for _, l := range all {
+		if l.G != "" {
+			told = append(told, l)
 		}
-		top = r.generation
+	}
+	slices.SortFunc(told, func(a, b line) int { return cmp.Compare(a.N, b.N) })
+	var top uint64
+	for _, l := range told {
+		generation, _ := strconv.ParseUint(l.G, 10, 64)
+		if generation < top {
+			found = append(found, fmt.Sprintf("%s has token %d, and a newer version's field is %d in its record, after %d", l.By, l.N, generation, top))
+		}
+		top = max(top, generation)
 	}
 	return found
 }
 
 // kinds are how many leaderships each kind of candidate had.
-func kinds(all []*leadership) (older, newer, command int) {
+func kinds(all []*fleet.Leadership) (older, newer, command int) {
 	for _, r := range all {
 		switch {
-		case strings.HasSuffix(r.by, byNewer):
+		case strings.HasSuffix(r.By, byNewer):
 			newer++
-		case strings.HasSuffix(r.by, byCommand):
+		case strings.HasSuffix(r.By, byCommand):
 			command++
 		default:
 			older++
@@ -215,4 +180,80 @@ func (w *world) proofs() (n int) {
 		n += strings.Count(string(text), "a process of this machine that held the record is dead")
 	}
 	return n
+}
+
+// line is what a candidate writes down of one act. Times are nanoseconds of the kernel's
+// monotonic clock, which all processes share and nobody sets.
+type line struct {
+	Kind kind   `json:"k"`
+	By   string `json:"p"` // the process: the candidate's name, and which of its lives
+	N    uint64 `json:"n"` // the leadership's number
+	B    int64  `json:"b"` // before and
+	A    int64  `json:"a"` // after the view was asked: it was in the future
+	R    int64  `json:"r,omitempty"`
+	Key  string `json:"key,omitempty"`
+	V    string `json:"v,omitempty"`
+	G    string `json:"g,omitempty"` // in a leadership's first: how often a newer version has written the record
+	O    string `json:"o,omitempty"` // what became of a write: ok, refused, unknown
+}
+
+type kind string
+
+const (
+	read  kind = "read"  // answered a client's read from memory
+	write kind = "write" // wrote a register, with the token
+	act   kind = "act"   // nothing but that the view was asked
+)
+
+func now() int64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail
+	return t.Nano()
+}
+
+// ledger is a file that lines are added to, each with one write: what was written before
+// a process was killed is there.
+type ledger struct{ f *os.File }
+
+func openLedger(path string) (*ledger, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	return &ledger{f}, err
+}
+
+func (l *ledger) add(e line) {
+	text, err := json.Marshal(e)
+	if err == nil {
+		_, err = l.f.Write(append(text, '\n'))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos: the ledger:", err)
+		os.Exit(1)
+	}
+}
+
+// readLedger returns the lines of a ledger. A process that is killed may leave the last of its lines
+// incomplete, and the next one goes on behind it.
+func readLedger(path string) (all []line, err error) {
+	f, err := os.Open(path)
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for in := bufio.NewReader(f); ; {
+		text, err := in.ReadBytes('\n')
+		if err == io.EOF {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		var e line
+		if whole := bytes.LastIndex(text, []byte(`{"k":`)); whole < 0 || json.Unmarshal(text[whole:], &e) != nil {
+			return nil, fmt.Errorf("%s: a line that no candidate writes: %q", path, text)
+		}
+		all = append(all, e)
+	}
 }

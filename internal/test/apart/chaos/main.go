@@ -258,8 +258,8 @@ func (w *world) judge(calms []calm) error {
 	if err != nil {
 		return err
 	}
-	rs := leaderships(all)
-	found := append(overlaps(rs), forgotten(rs)...)
+	rs, found := leaderships(all)
+	found = append(found, forgotten(all)...)
 	ops, wrong := linearizable(all, held)
 	took, never := back(all, calms)
 	fmt.Printf("%s: %.1f minutes, %d faults, %d leaderships, %d acts, %d operations on registers, %d overlaps, repeated tokens or forgotten fields, %d registers wrong\n",

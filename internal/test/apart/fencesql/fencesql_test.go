@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
@@ -17,19 +18,16 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 func tables(t *testing.T, s server) {
 	db := s.open(t)
-	missing, err := fencesql.NewTable(s.dialect, "fences", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := missing.Do(t.Context(), db, fencetest.Orders(1), func(*sql.Tx) error { return nil }); err == nil || !strings.Contains(err.Error(), "fences") {
+	if err := s.named(t, "fences", nil).Do(t.Context(), db, fencetest.Orders(1), func(*sql.Tx) error { return nil }); err == nil || !strings.Contains(err.Error(), "fences") {
 		t.Errorf("no table, and %v", err)
 	}
-	exec1(t, db, "DROP SCHEMA IF EXISTS s") // MariaDB has one for all databases
-	exec1(t, db, "CREATE SCHEMA s")
+	storetest.Exec(t, db, "DROP SCHEMA IF EXISTS s") // MariaDB has one for all databases
+	storetest.Exec(t, db, "CREATE SCHEMA s")
 	table := s.table(t, "s.fences", nil)
 	if err := table.Create(t.Context(), db); err != nil {
 		t.Errorf("making it again: %v", err)
@@ -72,15 +70,15 @@ func inTurn(t *testing.T, db *sql.DB, table *fencesql.Table, name string) {
 		t.Errorf("%d writes", n)
 	}
 	// A fence that is deleted is made again.
-	exec1(t, db, "DELETE FROM "+name+" WHERE election = 'orders'")
+	storetest.Exec(t, db, "DELETE FROM "+name+" WHERE election = 'orders'")
 	if err := add(t.Context(), db, table, fencetest.Orders(5), "1"); err != nil {
 		t.Error(err)
 	}
-	exec1(t, db, "UPDATE "+name+" SET number = -1 WHERE election = 'orders'")
+	storetest.Exec(t, db, "UPDATE "+name+" SET number = -1 WHERE election = 'orders'")
 	if err := add(t.Context(), db, table, fencetest.Orders(5), "1"); err == nil || !strings.Contains(err.Error(), "-1") {
 		t.Errorf("with a fence of -1: %v", err)
 	}
-	exec1(t, db, "DELETE FROM "+name)
+	storetest.Exec(t, db, "DELETE FROM "+name)
 }
 
 // A transaction of the old leadership is under way when the new leader comes: the new
@@ -88,36 +86,31 @@ func inTurn(t *testing.T, db *sql.DB, table *fencesql.Table, name string) {
 // is refused.
 func late(t *testing.T, s server, table *fencesql.Table) {
 	db, others := s.open(t), s.open(t)
-	exec1(t, db, "UPDATE account SET balance = 0")
+	storetest.Exec(t, db, "UPDATE account SET balance = 0")
 	inside, goOn := make(chan struct{}), make(chan struct{})
 	var order []string
 	var mu sync.Mutex
 	note := func(s string) { mu.Lock(); defer mu.Unlock(); order = append(order, s) }
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		err := table.Do(t.Context(), db, fencetest.Orders(10), func(tx *sql.Tx) error {
+		does(t, db, table, 10, func(tx *sql.Tx) error {
 			_, err := tx.ExecContext(t.Context(), "UPDATE account SET balance = 100")
 			close(inside)
 			<-goOn
 			note("old")
 			return err
 		})
-		if err != nil {
-			t.Error(err)
-		}
 	})
 	<-inside
 	wg.Go(func() {
-		if err := table.Do(t.Context(), others, fencetest.Orders(11), func(tx *sql.Tx) error {
+		does(t, others, table, 11, func(tx *sql.Tx) error {
 			note("new")
 			var balance int
 			if err := tx.QueryRowContext(t.Context(), "SELECT balance FROM account").Scan(&balance); err != nil || balance != 100 {
 				t.Errorf("the new leader reads %d, %v, where the old one has left 100", balance, err)
 			}
 			return nil
-		}); err != nil {
-			t.Error(err)
-		}
+		})
 	})
 	feedtest.Eventually(t, "the new one waits for the old one's lock", func() bool { return number(t, db, s.waiting) > 0 })
 	close(goOn)
@@ -165,25 +158,21 @@ func atOnce(t *testing.T, db *sql.DB, table *fencesql.Table) {
 	}
 	// All at once of the newest: none fails.
 	for range 8 {
-		wg.Go(func() {
-			if err := table.Do(t.Context(), db, fencetest.Orders(1000), func(*sql.Tx) error { return nil }); err != nil {
-				t.Errorf("of the newest leadership: %v", err)
-			}
-		})
+		wg.Go(func() { does(t, db, table, 1000, func(*sql.Tx) error { return nil }) })
 	}
 	wg.Wait()
 }
 
 func condition(t *testing.T, s server, db *sql.DB) {
-	exec1(t, db, "CREATE TABLE accounts (id BIGINT PRIMARY KEY, balance BIGINT, fence BIGINT)")
-	exec1(t, db, "INSERT INTO accounts VALUES (1, 0, NULL)")
+	storetest.Exec(t, db, "CREATE TABLE accounts (id BIGINT PRIMARY KEY, balance BIGINT, fence BIGINT)")
+	storetest.Exec(t, db, "INSERT INTO accounts VALUES (1, 0, NULL)")
 	marks := []string{"$1", "$2"}
 	if s.driver != "pgx" {
 		marks = []string{"?", "?"}
 	}
 	update := "UPDATE accounts SET balance = balance + 1, fence = " + marks[0] + " WHERE id = 1 AND " + fencesql.Condition("fence", marks[1])
 	for _, c := range []struct{ number, rows int64 }{{2, 1}, {1, 0}, {2, 1}, {3, 1}, {2, 0}} {
-		if n := exec1(t, db, update, c.number, c.number); n != c.rows {
+		if n := storetest.Exec(t, db, update, c.number, c.number); n != c.rows {
 			t.Errorf("%d: %d rows, want %d", c.number, n, c.rows)
 		}
 	}
@@ -271,11 +260,8 @@ func names(t *testing.T, s server) {
 	if s.driver != "mysql" {
 		return
 	}
-	exec1(t, db, "CREATE TABLE loose (election VARCHAR(255) CHARACTER SET utf8mb4 PRIMARY KEY, number BIGINT NOT NULL)")
-	loose, err := fencesql.NewTable(s.dialect, "loose", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	storetest.Exec(t, db, "CREATE TABLE loose (election VARCHAR(255) CHARACTER SET utf8mb4 PRIMARY KEY, number BIGINT NOT NULL)")
+	loose := s.named(t, "loose", nil)
 	for i, name := range elections[:4] {
 		err := loose.Raise(t.Context(), db, fence.Token{Election: name, Number: leaderelection.ElectionNumber(i) + 1})
 		if i == 0 && err != nil || i > 0 && (err == nil || !strings.Contains(err.Error(), "VARBINARY(255)")) {
@@ -305,9 +291,123 @@ func TestBehindAPooler(t *testing.T) {
 	s := server{dialect: fencesql.PostgreSQL(), driver: "pgx", address: "postgres://postgres@" + bouncer.Addr + "/postgres?sslmode=disable&default_query_exec_mode=exec"}
 	db := s.open(t)
 	db.SetMaxOpenConns(8)
-	exec1(t, db, "CREATE SCHEMA s")
+	storetest.Exec(t, db, "CREATE SCHEMA s")
 	table := s.table(t, "s.fences", nil)
 	account(t, db)
 	inTurn(t, db, table, "s.fences")
 	atOnce(t, db, table)
+}
+
+// A leader that has vanished in the middle of a transaction holds up the next for no
+// longer than it may be idle, and writes nothing.
+func vanishedLeader(t *testing.T, s server) {
+	const idle = 2 * time.Second
+	table := s.table(t, "fences", &fencesql.Options{IdleTimeout: idle})
+	gone, db := s.open(t), s.open(t)
+	account(t, db)
+	if err := table.Raise(t.Context(), gone, fencetest.Orders(1)); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := gone.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if err := table.Check(t.Context(), tx, fencetest.Orders(1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(t.Context(), "UPDATE account SET balance = 100"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := add(storetest.Within(t, 5*idle), db, table, fencetest.Orders(2), "1"); err != nil {
+		t.Errorf("the new leader: %v", err)
+	}
+	if took := time.Since(began); took < idle/2 {
+		t.Errorf("the new leader writes after %v", took)
+	}
+	if err := tx.Commit(); err == nil {
+		t.Error("the vanished leader has committed")
+	}
+	if n := number(t, db, "SELECT balance FROM account"); n != 1 {
+		t.Errorf("the balance is %d, want 1", n)
+	}
+}
+
+// A session's own limit stays if it is lower; outside of transactions nothing changes in
+// PostgreSQL, and a connection that MariaDB has closed meanwhile is replaced.
+func idleTimeout(t *testing.T, s server) {
+	show := map[string]string{"pgx": "SELECT extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval)::int8", "mysql": "SELECT @@SESSION.wait_timeout"}[s.driver]
+	set := map[string]string{"pgx": "SET idle_in_transaction_session_timeout = '1min'", "mysql": "SET SESSION wait_timeout = 60"}[s.driver]
+	unset := map[string]string{"pgx": "SET idle_in_transaction_session_timeout = 0", "mysql": "SET SESSION wait_timeout = 1000"}[s.driver]
+	for _, c := range []struct {
+		idle   time.Duration
+		before string
+		want   int64
+	}{{0, unset, 10}, {0, set, 10}, {time.Hour, set, 60}, {time.Hour, unset, map[string]int64{"pgx": 3600, "mysql": 1000}[s.driver]}, {-1, set, 60}, {1500 * time.Millisecond, unset, 2}} {
+		db := s.open(t)
+		db.SetMaxOpenConns(1)
+		storetest.Exec(t, db, c.before)
+		table := s.table(t, "fences", &fencesql.Options{IdleTimeout: c.idle})
+		does(t, db, table, 1, func(tx *sql.Tx) error {
+			var got int64
+			if err := tx.QueryRowContext(t.Context(), show).Scan(&got); err != nil || got != c.want {
+				t.Errorf("IdleTimeout %v after %q: %d s, %v; want %d", c.idle, c.before, got, err, c.want)
+			}
+			return nil
+		})
+		if s.driver == "mysql" && c.idle == 1500*time.Millisecond {
+			closed := time.NewTimer(3 * time.Second)
+			<-closed.C
+			does(t, db, table, 1, func(*sql.Tx) error { return nil }) // after the server has closed the connection
+		}
+		_ = db.Close()
+	}
+}
+
+// However many of the old leader's transactions there are, they do not keep the new one
+// waiting: those that begin after it queue behind it, or are refused at once.
+func nobodyOvertakes(t *testing.T, s server) {
+	const workers = 8
+	table := s.table(t, "fences", nil)
+	db, other := s.open(t), s.open(t)
+	inside, goOn := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		does(t, db, table, 1, func(*sql.Tx) error {
+			close(inside)
+			<-goOn
+			return nil
+		})
+	})
+	<-inside
+	wg.Go(func() {
+		if err := table.Raise(t.Context(), other, fencetest.Orders(2)); err != nil {
+			t.Error(err)
+		}
+	})
+	feedtest.Eventually(t, "the new leader waits", func() bool { return number(t, other, s.waiting) == 1 })
+	if s.driver == "pgx" { // nor does anybody hold it up who may not write to the table
+		if n := number(t, other, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"); n != 0 {
+			t.Errorf("%d locks that anybody may take", n)
+		}
+	}
+	var overtaken, refused atomic.Int64
+	for range workers {
+		wg.Go(func() {
+			err := table.Do(t.Context(), db, fencetest.Orders(1), func(tx *sql.Tx) error { overtaken.Add(1); return nil })
+			if !errors.Is(err, fence.ErrStale) {
+				t.Errorf("one that comes after the new leader: %v", err)
+			}
+			refused.Add(1)
+		})
+	}
+	feedtest.Eventually(t, "they queue, or are refused", func() bool {
+		return number(t, other, s.waiting) == 1+workers || refused.Load() == workers || overtaken.Load() > 0
+	})
+	close(goOn)
+	wg.Wait()
+	if n := overtaken.Load(); n > 0 {
+		t.Errorf("%d of the old leader's transactions have overtaken the new one", n)
+	}
 }

@@ -3,12 +3,17 @@ package fencesql_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/url"
+	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -18,6 +23,8 @@ import (
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fencesql"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 func TestMain(m *testing.M) {
@@ -65,7 +72,7 @@ func TestFences(t *testing.T) {
 					t.Run(level+"/"+what, func(t *testing.T) {
 						database := fmt.Sprintf("level%d_%s", i, strings.ReplaceAll(what, " ", "_"))
 						first := map[string]string{"PostgreSQL": "postgres", "MariaDB": "test"}[name]
-						exec1(t, at(first, level).open(t), "CREATE DATABASE "+database)
+						storetest.Exec(t, at(first, level).open(t), "CREATE DATABASE "+database)
 						test(t, at(database, level))
 					})
 				}
@@ -85,39 +92,48 @@ func (s server) open(t testing.TB) *sql.DB {
 	return db
 }
 
-// table makes a table of fences.
-func (s server) table(t testing.TB, name string, opts *fencesql.Options) *fencesql.Table {
+// named returns a table of fences that may not be there.
+func (s server) named(t testing.TB, name string, opts *fencesql.Options) *fencesql.Table {
 	t.Helper()
 	table, err := fencesql.NewTable(s.dialect, name, opts)
-	if err == nil {
-		err = table.Create(t.Context(), s.open(t))
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	return table
 }
 
-func exec1(t testing.TB, db *sql.DB, query string, args ...any) int64 {
+// table makes a table of fences.
+func (s server) table(t testing.TB, name string, opts *fencesql.Options) *fencesql.Table {
 	t.Helper()
-	r, err := db.ExecContext(t.Context(), query, args...)
-	if err != nil {
-		t.Fatalf("%s: %v", query, err)
+	table := s.named(t, name, opts)
+	if err := table.Create(t.Context(), s.open(t)); err != nil {
+		t.Fatal(err)
 	}
-	n, err := r.RowsAffected()
+	return table
+}
+
+// upsert returns one whose column of the fence is fence.
+func (s server) upsert(t testing.TB, table string, key, columns []string) *fencesql.Upsert {
+	t.Helper()
+	u, err := fencesql.NewUpsert(s.dialect, table, key, columns, "fence")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n
+	return u
 }
 
 // number is a query's only answer.
-func number(t testing.TB, db *sql.DB, query string) (n int64) {
+func number(t testing.TB, db *sql.DB, query string) int64 {
 	t.Helper()
-	if err := db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
-		t.Errorf("%s: %v", query, err)
+	return storetest.Value[int64](t, db, query)
+}
+
+// does fails the test if a leadership of the election "orders" cannot act.
+func does(t testing.TB, db *sql.DB, table *fencesql.Table, number uint64, act func(tx *sql.Tx) error) {
+	t.Helper()
+	if err := table.Do(t.Context(), db, fencetest.Orders(number), act); err != nil {
+		t.Errorf("leadership %d: %v", number, err)
 	}
-	return n
 }
 
 // add is a write under the fence: it adds to the only row of account.
@@ -131,6 +147,101 @@ func add(ctx context.Context, db *sql.DB, table *fencesql.Table, token fence.Tok
 // account makes the table of which add writes the only row.
 func account(t testing.TB, db *sql.DB) {
 	t.Helper()
-	exec1(t, db, "CREATE TABLE account (balance BIGINT NOT NULL)")
-	exec1(t, db, "INSERT INTO account VALUES (0)")
+	storetest.Exec(t, db, "CREATE TABLE account (balance BIGINT NOT NULL)")
+	storetest.Exec(t, db, "INSERT INTO account VALUES (0)")
+}
+
+// onSQLite runs a test in a new database for each way to keep a transaction. Transactions begin as
+// immediate ones, as the dialect wants them.
+func onSQLite(t *testing.T, test func(t *testing.T, s server)) {
+	for _, journal := range []string{"wal", "delete"} {
+		t.Run(journal, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "db")
+			test(t, server{dialect: fencesql.SQLite(), driver: "sqlite", address: "file:" + file + "?_txlock=immediate&_pragma=busy_timeout(60000)&_pragma=journal_mode(" + journal + ")"})
+		})
+	}
+}
+
+// What holds on servers holds here.
+func TestSQLite(t *testing.T) {
+	for what, test := range map[string]func(t *testing.T, s server){
+		"table": func(t *testing.T, s server) {
+			db, table := s.open(t), s.table(t, "fences", nil)
+			account(t, db)
+			inTurn(t, db, table, "fences")
+			atOnce(t, db, table)
+			condition(t, s, db)
+		},
+		"names": names, "upsert": upsert,
+	} {
+		t.Run(what, func(t *testing.T) { onSQLite(t, test) })
+	}
+}
+
+// A transaction of the old leadership is under way when the new leader comes, in a process of its
+// own: the new one waits for it, and reads what it has written.
+func TestSQLiteHasOneWriter(t *testing.T) {
+	onSQLite(t, func(t *testing.T, s server) {
+		db, others, table := s.open(t), s.open(t), s.table(t, "fences", nil)
+		account(t, db)
+		var done atomic.Bool
+		inside, goOn := make(chan struct{}), make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			does(t, db, table, 10, func(tx *sql.Tx) error {
+				_, err := tx.ExecContext(t.Context(), "UPDATE account SET balance = 100")
+				close(inside)
+				<-goOn
+				done.Store(true)
+				return err
+			})
+		})
+		<-inside
+		// Nobody comes between: SQLite has one writer at a time.
+		if err := add(storetest.Within(t, 50*time.Millisecond), others, table, fencetest.Orders(11), "1"); err == nil || errors.Is(err, fence.ErrStale) {
+			t.Errorf("while the old one writes: %v", err)
+		}
+		wg.Go(func() {
+			does(t, others, table, 11, func(tx *sql.Tx) error {
+				var balance int
+				err := tx.QueryRowContext(t.Context(), "SELECT balance FROM account").Scan(&balance)
+				if balance != 100 || !done.Load() {
+					t.Errorf("the new leader reads %d, the old one has ended: %v", balance, done.Load())
+				}
+				return err
+			})
+		})
+		close(goOn)
+		wg.Wait()
+		if err := add(t.Context(), db, table, fencetest.Orders(10), "1"); !errors.Is(err, fence.ErrStale) {
+			t.Errorf("the old leader again: %v", err)
+		}
+	})
+}
+
+// A transaction that the caller begins. There are never two at once.
+func TestCheckOnSQLite(t *testing.T) {
+	onSQLite(t, func(t *testing.T, s server) {
+		db, table := s.open(t), s.table(t, "fences", nil)
+		in := func(n uint64) error {
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tx.Rollback()
+			return table.Check(t.Context(), tx, fencetest.Orders(n))
+		}
+		if err := in(10); !errors.Is(err, fencesql.ErrNotRaised) {
+			t.Errorf("before it was raised: %v", err)
+		}
+		if err := table.Raise(t.Context(), db, fencetest.Orders(11)); err != nil {
+			t.Fatal(err)
+		}
+		if err := in(11); err != nil {
+			t.Error(err)
+		}
+		if err := in(10); !errors.Is(err, fence.ErrStale) {
+			t.Errorf("the old leader: %v", err)
+		}
+	})
 }

@@ -1,9 +1,12 @@
 package fencesql_test
 
 import (
+	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strings"
@@ -14,6 +17,7 @@ import (
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fencesql"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 // Rows are made, replaced and refused, whatever the driver says of the rows affected.
@@ -33,12 +37,9 @@ func upsert(t *testing.T, s server) {
 
 func upserts(t *testing.T, s server) {
 	db := s.open(t)
-	exec1(t, db, "DROP TABLE IF EXISTS stock")
-	exec1(t, db, "CREATE TABLE stock (shop VARCHAR(20), item BIGINT, pieces BIGINT, note VARCHAR(20), fence BIGINT, PRIMARY KEY (shop, item))")
-	u, err := fencesql.NewUpsert(s.dialect, "stock", []string{"shop", "item"}, []string{"pieces", "note"}, "fence")
-	if err != nil {
-		t.Fatal(err)
-	}
+	storetest.Exec(t, db, "DROP TABLE IF EXISTS stock")
+	storetest.Exec(t, db, "CREATE TABLE stock (shop VARCHAR(20), item BIGINT, pieces BIGINT, note VARCHAR(20), fence BIGINT, PRIMARY KEY (shop, item))")
+	u := s.upsert(t, "stock", []string{"shop", "item"}, []string{"pieces", "note"})
 	row := func(item int) string {
 		var pieces, number sql.NullInt64
 		var note string
@@ -68,7 +69,7 @@ func upserts(t *testing.T, s server) {
 		}
 	}
 	// A row from before there was a fence, and one of another key, which is apart.
-	exec1(t, db, "INSERT INTO stock VALUES ('a', 2, 7, 'old', NULL)")
+	storetest.Exec(t, db, "INSERT INTO stock VALUES ('a', 2, 7, 'old', NULL)")
 	if err := u.Exec(t.Context(), db, fencetest.Orders(1), "a", 2, 8, "fenced"); err != nil || row(2) != "8 fenced 1" || row(1) != "3 newer 5" {
 		t.Errorf("%v, and the rows are %q and %q", err, row(1), row(2))
 	}
@@ -110,7 +111,7 @@ func upserts(t *testing.T, s server) {
 	if err := u.Exec(t.Context(), db, fencetest.Orders(6), "a", 1, 9); err == nil || !strings.Contains(err.Error(), "shop, item, pieces, note") {
 		t.Errorf("a value is missing: %v", err)
 	}
-	exec1(t, db, "DROP TABLE stock")
+	storetest.Exec(t, db, "DROP TABLE stock")
 	if err := u.Exec(t.Context(), db, fencetest.Orders(6), "a", 1, 9, "gone"); err == nil || errors.Is(err, fence.ErrStale) || !strings.Contains(err.Error(), "stock") {
 		t.Errorf("without a table: %v", err)
 	}
@@ -122,21 +123,14 @@ func (s server) serializable(t *testing.T) bool {
 	if s.driver != "mysql" {
 		return s.driver == "sqlite" // it has one writer, and its transactions are immediate
 	}
-	var level string
-	if err := s.open(t).QueryRowContext(t.Context(), "SELECT @@tx_isolation").Scan(&level); err != nil {
-		t.Fatal(err)
-	}
-	return level == "SERIALIZABLE"
+	return storetest.Value[string](t, s.open(t), "SELECT @@tx_isolation") == "SERIALIZABLE"
 }
 
 // Of many that write one row at once, the greatest number stays.
 func together(t *testing.T, s server) {
 	db := s.open(t)
-	exec1(t, db, "CREATE TABLE stock (item BIGINT PRIMARY KEY, pieces BIGINT, fence BIGINT)")
-	u, err := fencesql.NewUpsert(s.dialect, "stock", []string{"item"}, []string{"pieces"}, "fence")
-	if err != nil {
-		t.Fatal(err)
-	}
+	storetest.Exec(t, db, "CREATE TABLE stock (item BIGINT PRIMARY KEY, pieces BIGINT, fence BIGINT)")
+	u := s.upsert(t, "stock", []string{"item"}, []string{"pieces"})
 	var wg sync.WaitGroup
 	for n := uint64(1); n <= 12; n++ {
 		wg.Go(func() {
@@ -163,26 +157,21 @@ func together(t *testing.T, s server) {
 
 func TestNewUpsertRefuses(t *testing.T) {
 	id, state := []string{"id"}, []string{"state"}
-	for says, new := range map[string]func() (*fencesql.Upsert, error){
-		"zero Dialect": func() (*fencesql.Upsert, error) {
-			return fencesql.NewUpsert(fencesql.Dialect{}, "t", id, state, "fence")
-		},
-		"not a valid name of a table": func() (*fencesql.Upsert, error) {
-			return fencesql.NewUpsert(fencesql.SQLite(), "t; DROP TABLE t", id, state, "fence")
-		},
-		"no key": func() (*fencesql.Upsert, error) {
-			return fencesql.NewUpsert(fencesql.SQLite(), "t", nil, state, "fence")
-		},
-		"not a valid name of a column": func() (*fencesql.Upsert, error) {
-			return fencesql.NewUpsert(fencesql.SQLite(), "t", id, []string{"a = 1"}, "fence")
-		},
-		"id twice": func() (*fencesql.Upsert, error) { return fencesql.NewUpsert(fencesql.SQLite(), "t", id, id, "fence") },
-		"state twice": func() (*fencesql.Upsert, error) {
-			return fencesql.NewUpsert(fencesql.SQLite(), "t", id, state, "state")
-		},
-		`"" is not a valid name`: func() (*fencesql.Upsert, error) { return fencesql.NewUpsert(fencesql.SQLite(), "t", id, state, "") },
+	for says, c := range map[string]struct {
+		dialect      fencesql.Dialect
+		table        string
+		key, columns []string
+		fence        string
+	}{
+		"zero Dialect":                 {fencesql.Dialect{}, "t", id, state, "fence"},
+		"not a valid name of a table":  {fencesql.SQLite(), "t; DROP TABLE t", id, state, "fence"},
+		"no key":                       {fencesql.SQLite(), "t", nil, state, "fence"},
+		"not a valid name of a column": {fencesql.SQLite(), "t", id, []string{"a = 1"}, "fence"},
+		"id twice":                     {fencesql.SQLite(), "t", id, id, "fence"},
+		"state twice":                  {fencesql.SQLite(), "t", id, state, "state"},
+		`"" is not a valid name`:       {fencesql.SQLite(), "t", id, state, ""},
 	} {
-		if _, err := new(); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := fencesql.NewUpsert(c.dialect, c.table, c.key, c.columns, c.fence); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want an error that says %q", err, says)
 		}
 	}
@@ -190,5 +179,108 @@ func TestNewUpsertRefuses(t *testing.T) {
 	key := append(make([]string, 0, 9), "id")
 	if _, err := fencesql.NewUpsert(fencesql.SQLite(), "t", key, state, "fence"); err != nil || slices.Contains(key[:2], "state") {
 		t.Errorf("%v, and the key became %q", err, key[:2])
+	}
+}
+
+// cluster is a MySQL server that says of itself what a node of a cluster does, and knows
+// no other statement.
+type cluster struct{ settings [][]driver.Value }
+
+func (c cluster) Connect(context.Context) (driver.Conn, error) { return c, nil }
+func (c cluster) Driver() driver.Driver                        { return nil }
+func (cluster) Prepare(string) (driver.Stmt, error)            { return nil, errOther }
+func (cluster) Begin() (driver.Tx, error)                      { return nil, errOther }
+func (cluster) Close() error                                   { return nil }
+
+var errOther = errors.New("another statement")
+
+// QueryContext implements driver.QueryerContext.
+func (c cluster) QueryContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
+	switch {
+	case strings.HasPrefix(query, "SHOW GLOBAL VARIABLES"):
+		return &shown{c.settings}, nil
+	case strings.HasPrefix(query, "SHOW GLOBAL STATUS"):
+		return &shown{c.settings[:1]}, nil
+	case strings.Contains(query, "information_schema.tables"):
+		return &shown{}, nil
+	}
+	return nil, errOther
+}
+
+type shown struct{ rows [][]driver.Value }
+
+func (*shown) Columns() []string { return []string{"Variable_name", "Value"} }
+func (*shown) Close() error      { return nil }
+func (s *shown) Next(dest []driver.Value) error {
+	if len(s.rows) == 0 {
+		return io.EOF
+	}
+	copy(dest, s.rows[0])
+	s.rows = s.rows[1:]
+	return nil
+}
+
+// Where several nodes take writes a lock says nothing, unless one alone is written to.
+func TestSeveralWriters(t *testing.T) {
+	for _, c := range []struct {
+		settings  [][]driver.Value
+		oneWriter bool
+		says      string
+	}{
+		{settings: [][]driver.Value{{"wsrep_cluster_size", "3"}, {"wsrep_on", "ON"}}, says: "3 nodes of a Galera cluster"},
+		{settings: [][]driver.Value{{"wsrep_cluster_size", "3"}, {"wsrep_on", "ON"}}, oneWriter: true},
+		{settings: [][]driver.Value{{"wsrep_cluster_size", "1"}, {"wsrep_on", "ON"}}},
+		{settings: [][]driver.Value{{"wsrep_cluster_size", "0"}, {"wsrep_on", "OFF"}}},
+		{settings: [][]driver.Value{{"other", ""}, {"group_replication_group_name", "g"}, {"group_replication_single_primary_mode", "OFF"}}, says: "several primaries"},
+		{settings: [][]driver.Value{{"other", ""}, {"group_replication_group_name", "g"}, {"group_replication_single_primary_mode", "ON"}}},
+	} {
+		db := sql.OpenDB(cluster{c.settings})
+		err := server{dialect: fencesql.MySQL()}.named(t, "fences", &fencesql.Options{OneWriter: c.oneWriter}).Raise(t.Context(), db, fencetest.Orders(1))
+		if c.says == "" && !errors.Is(err, errOther) || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "OneWriter")) {
+			t.Errorf("%v, one writer %v: %v", c.settings, c.oneWriter, err)
+		}
+		_ = db.Close()
+	}
+}
+
+// A table that a crash empties, or that has no transactions, keeps no fence.
+func unfit(t *testing.T, s server) {
+	db := s.open(t)
+	storetest.Exec(t, db, map[string]string{
+		"pgx":   "CREATE UNLOGGED TABLE loose (election VARCHAR(255) PRIMARY KEY, number BIGINT NOT NULL)",
+		"mysql": "CREATE TABLE loose (election VARBINARY(255) PRIMARY KEY, number BIGINT NOT NULL) ENGINE=MyISAM",
+	}[s.driver])
+	loose := s.named(t, "loose", nil)
+	says := map[string]string{"pgx": "UNLOGGED", "mysql": "MyISAM"}[s.driver]
+	if err := add(t.Context(), db, loose, fencetest.Orders(1), "1"); err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("%v, want %q", err, says)
+	}
+}
+
+// A healthy leader whose row was not written, or did not change, is not told that it is
+// deposed.
+func skipped(t *testing.T, s server) {
+	db := s.open(t)
+	storetest.Exec(t, db, "CREATE TABLE orders (id BIGINT PRIMARY KEY, state VARCHAR(9), fence BIGINT)")
+	u := s.upsert(t, "orders", []string{"id"}, []string{"state"})
+	for range 2 { // the second changes nothing
+		if err := u.Exec(t.Context(), db, fencetest.Orders(4), 1, "sent"); err != nil {
+			t.Error(err)
+		}
+	}
+	if s.driver != "pgx" { // whose triggers alone skip a row
+		return
+	}
+	storetest.Exec(t, db, "CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+	storetest.Exec(t, db, "CREATE TRIGGER skip BEFORE INSERT OR UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION skip()")
+	for _, c := range []struct {
+		number uint64
+		id     int
+		want   error
+	}{{4, 1, fence.ErrNotWritten}, {5, 1, fence.ErrNotWritten}, {4, 2, fence.ErrNotWritten}, {3, 1, fence.ErrStale}} {
+		err := u.Exec(t.Context(), db, fencetest.Orders(c.number), c.id, "paid")
+		if !errors.Is(err, c.want) || errors.Is(err, fence.ErrStale) != (c.want == fence.ErrStale) {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }

@@ -21,14 +21,17 @@ import (
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/measure/measuretest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/memgroup"
 	"github.com/c8e606e4/leaderelection/leotel"
+	"github.com/c8e606e4/leaderelection/shard"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	T = 15 * time.Second
-	S = time.Second
+	T = measuretest.T
+	S = measuretest.S
 )
 
 // rig is an Election whose metrics and spans a test can look at.
@@ -60,26 +63,6 @@ func (r *rig) telemetry() *leotel.Telemetry {
 	})
 }
 
-// Term and skew, by which the alerts judge, are the Config's or its defaults.
-func TestTakesTheConfigs(t *testing.T) {
-	for _, c := range []struct {
-		config     le.Config
-		term, skew float64
-	}{
-		{le.Config{}, 15, 1},
-		{le.Config{TermLength: 2 * time.Second, MaxClockSkew: 100 * time.Millisecond}, 2, 0.1},
-		{le.Config{ClockPolicy: le.SharedClock}, 15, 0},
-	} {
-		r := &rig{reader: metric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
-		var err error
-		if r.Election, err = r.telemetry().Candidate("orders", c.config); err != nil {
-			t.Fatal(err)
-		}
-		r.expect(t, map[string]float64{"term.length": c.term, "clock.max_skew": c.skew})
-		_ = r.Close()
-	}
-}
-
 // read returns each point as "name{attributes that are not constants}" and its
 // value; of a histogram the count, and as name_sum the sum.
 func (r *rig) read(t *testing.T) map[string]float64 {
@@ -106,21 +89,13 @@ func (r *rig) read(t *testing.T) map[string]float64 {
 			}
 			switch d := m.Data.(type) {
 			case metricdata.Sum[int64]:
-				for _, p := range d.DataPoints {
-					add("", p.Attributes, float64(p.Value))
-				}
+				each(add, d.DataPoints)
 			case metricdata.Sum[float64]:
-				for _, p := range d.DataPoints {
-					add("", p.Attributes, p.Value)
-				}
+				each(add, d.DataPoints)
 			case metricdata.Gauge[int64]:
-				for _, p := range d.DataPoints {
-					add("", p.Attributes, float64(p.Value))
-				}
+				each(add, d.DataPoints)
 			case metricdata.Gauge[float64]:
-				for _, p := range d.DataPoints {
-					add("", p.Attributes, p.Value)
-				}
+				each(add, d.DataPoints)
 			case metricdata.Histogram[float64]:
 				for _, p := range d.DataPoints {
 					add("", p.Attributes, float64(p.Count))
@@ -134,18 +109,16 @@ func (r *rig) read(t *testing.T) map[string]float64 {
 	return points
 }
 
-// expect checks points, to a millisecond where they are times.
+func each[N int64 | float64](add func(string, attribute.Set, float64), points []metricdata.DataPoint[N]) {
+	for _, p := range points {
+		add("", p.Attributes, float64(p.Value))
+	}
+}
+
+// expect checks points.
 func (r *rig) expect(t *testing.T, want map[string]float64) {
 	t.Helper()
-	got := r.read(t)
-	for name, v := range want {
-		if g, ok := got[name]; !ok || math.Abs(g-v) > 1e-3 {
-			t.Errorf("%s is %v (%v), want %v", name, g, ok, v)
-		}
-	}
-	if t.Failed() {
-		t.Log(got)
-	}
+	measuretest.Expect(t, r.read(t), want)
 }
 
 // names returns the spans that have ended.
@@ -178,7 +151,7 @@ func TestMetricsAndSpans(t *testing.T) {
 		synctest.Wait()
 		r.expect(t, map[string]float64{
 			"is_leader": 1, "fencing_token": first, "view.remaining": 14, "transitions{won,elected}": 1, "transitions{expired,ended}": 0, "transitions{ousted,ended}": 0,
-			"store.operations{acquire,ok}": 1, "clock.offset": -0.5, "clock.offset.uncertainty": 0.5,
+			"store.operations{acquire,ok}": 1, "term.length": 15, "clock.max_skew": 1, "clock.offset": -0.5, "clock.offset.uncertainty": 0.5,
 		})
 		time.Sleep(20 * time.Second) // extensions at 7 and 14 s
 		synctest.Wait()
@@ -335,6 +308,168 @@ func TestObserver(t *testing.T) {
 		}
 		if len(handovers) != 1 || handovers[0].EndTime().Sub(handovers[0].StartTime()) != 3*time.Second {
 			t.Errorf("hand-overs: %v", handovers)
+		}
+	})
+}
+
+// born is the first number of an election that begins with its bubble, in 2000.
+const born le.ElectionNumber = 946684800
+
+// Every leadership's end has its cause, also where OnElected had returned long before:
+// many candidates only start things there. The status then goes from Leading to
+// Following at once, with nothing to drain.
+func TestCausesAfterOnElectedHasReturned(t *testing.T) {
+	for _, c := range []struct {
+		cause string
+		end   func(*testing.T, *memory.Decider, *le.Campaign)
+	}{
+		{"expired", func(_ *testing.T, store *memory.Decider, _ *le.Campaign) { store.Inject(memory.LoseRequests()) }},
+		{"ousted", func(_ *testing.T, store *memory.Decider, _ *le.Campaign) {
+			store.Replace(&le.RaceEntry{LeaderID: "b", Incarnation: "b", ElectionNumber: born + 1, TermLength: T, TermExpiry: time.Now().Add(T)})
+		}},
+		{"resigned", func(t *testing.T, _ *memory.Decider, c *le.Campaign) {
+			if err := c.Resign(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"resigned", func(t *testing.T, store *memory.Decider, _ *le.Campaign) {
+			if err := le.StepDown(t.Context(), store.Handle(), false); err != nil {
+				t.Error(err)
+			}
+		}},
+	} {
+		t.Run(c.cause, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				r := newRig(t, "a", nil)
+				store := memory.NewDecider()
+				var changes []le.StatusChange
+				campaign, err := le.Config{
+					Decider: store, LeaderID: "a", TermLength: T, MaxClockSkew: S, OnElected: func(context.Context, *le.TimeView) {},
+					Trace: le.JoinTraces(r.Trace(), &le.Trace{StatusChanged: func(c le.StatusChange) { changes = append(changes, c) }}),
+				}.Start(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				r.expect(t, map[string]float64{"is_leader": 1, "transitions{won,elected}": 1})
+				c.end(t, store, campaign)
+				// Until the view has ended, and no longer than nobody else leads.
+				time.Sleep(T - S)
+				synctest.Wait()
+				got := r.read(t)
+				if got["is_leader"] != 0 || got["transitions{"+c.cause+",ended}"] != 1 {
+					t.Errorf("%v, told of %+v", got, changes)
+				}
+				for name, n := range got {
+					if other := "transitions{" + c.cause + ",ended}"; strings.HasPrefix(name, "transitions{") && name != other && name != "transitions{won,elected}" && n != 0 {
+						t.Errorf("%s: %v", name, n)
+					}
+				}
+				for _, change := range changes {
+					if change.From == le.Leading && change.Number != born {
+						t.Errorf("the end is told as %+v", change)
+					}
+				}
+				store.Inject(nil)
+				store.Replace(&le.RaceEntry{LeaderID: "c", Incarnation: "c", ElectionNumber: born + 9, TermLength: T, TermExpiry: time.Now().Add(T)})
+				time.Sleep(T)
+				synctest.Wait()
+				if cause, previous := r.handover(); cause != c.cause || previous != int64(born) {
+					t.Errorf("the hand-over's span has cause %q and previous leadership %d", cause, previous)
+				}
+				cancel()
+				<-campaign.Done()
+				if err := r.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// handover returns the cause of the first hand-over's span, and the leadership it ended.
+func (r *rig) handover() (cause string, previous int64) {
+	for _, s := range r.spans.Ended() {
+		if s.Name() != "leaderelection.handover" {
+			continue
+		}
+		set := attribute.NewSet(s.Attributes()...)
+		c, _ := set.Value("leaderelection.cause")
+		p, _ := set.Value("leaderelection.previous_fencing_token")
+		return c.AsString(), p.AsInt64()
+	}
+	return "none", 0
+}
+
+// A record whose writer's clock means nothing here is a leader's for a term from
+// when it was seen: its expiry, hours away in either direction, does not count.
+func TestLeaderlessTimeWithoutClocksInCommon(t *testing.T) {
+	for _, ahead := range []time.Duration{-5 * time.Hour, 5 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, "", nil)
+			trace := r.Trace()
+			trace.News(le.RaceEntry{LeaderID: "a", ElectionNumber: 1, Unsynchronized: true, TermLength: T, TermExpiry: time.Now().Add(ahead)})
+			time.Sleep(T)
+			r.expect(t, map[string]float64{"leaderless.time": 0})
+			time.Sleep(T)
+			r.expect(t, map[string]float64{"leaderless.time": T.Seconds()})
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A member that owns four shards gives two away when another joins: gauges, counters, and a
+// span for each that reaches over its callback's end.
+func TestGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{reader: metric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
+		g, err := r.telemetry().Member("orders", shard.Config{MemberID: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var records memgroup.Records
+		join := func(id string, trace *shard.Trace) *shard.Member {
+			m, err := shard.Config{
+				Store:    records.Store,
+				MemberID: id, Shards: shard.Numbered(4), ShardTrace: trace,
+				OnOwned: func(ctx context.Context, _ *shard.Owned) error {
+					<-ctx.Done()
+					time.Sleep(3 * time.Second)
+					return nil
+				},
+			}.Start(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+		a := join("a", g.Trace())
+		time.Sleep(time.Minute)
+		b := join("b", nil)
+		time.Sleep(time.Minute)
+		r.expect(t, map[string]float64{
+			"shards.owned": 2, "shards.placed": 4, "shards.unowned": 0,
+			"shards.taken": 4, "shards.let_go{moved}": 2, "shards.let_go{shutdown}": 0,
+		})
+		if v := r.read(t)["shards.assignment.version"]; v < 2 {
+			t.Errorf("the version is %v", v)
+		}
+		spans := r.spans.Ended()
+		for _, s := range spans {
+			if took := s.EndTime().Sub(s.StartTime()); s.Name() != "leaderelection.shard.let_go" || took < 3*time.Second || took > 4*time.Second {
+				t.Errorf("span %s took %v, the callback's end 3s", s.Name(), took)
+			}
+		}
+		if len(spans) != 2 {
+			t.Errorf("%d spans", len(spans))
+		}
+		_ = a.Leave(t.Context())
+		_ = b.Leave(t.Context())
+		if err := g.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 }

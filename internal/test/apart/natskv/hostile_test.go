@@ -8,16 +8,19 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
-	"github.com/c8e606e4/leaderelection/internal/test/apart/natstest"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
@@ -53,7 +56,7 @@ func (h *hostile) from(deliver func(message) []message) {
 
 func honest(m message) []message { return []message{m} }
 
-func newHostile(t *testing.T, s *natstest.Server) *hostile {
+func newHostile(t *testing.T, s *inProcess) *hostile {
 	t.Helper()
 	h := &hostile{deliver: honest}
 	h.js = through(t, between(t, s, func(client, server net.Conn) {
@@ -61,7 +64,7 @@ func newHostile(t *testing.T, s *natstest.Server) *hostile {
 		defer client.Close()
 		h.pass(client, bufio.NewReader(server))
 	}))
-	makeBucket(t, s.JetStream(t))
+	makeBucket(t, s.client(t))
 	return h
 }
 
@@ -109,23 +112,9 @@ func within50ms(t *testing.T, call func(context.Context) error) error {
 	return call(ctx)
 }
 
-// doubtful fails the test where err is not one that leaves all open, and names the
-// place and what was being done.
-func doubtful(t *testing.T, doing string, err error) {
-	t.Helper()
-	switch {
-	case err == nil:
-		t.Errorf("%s was believed", doing)
-	case errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace):
-		t.Errorf("%s: %v", doing, err)
-	case !strings.Contains(err.Error(), bucket) || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), doing):
-		t.Errorf("the error of %s names not what it was about: %v", doing, err)
-	}
-}
-
 // Answers that come twice are one answer.
 func TestAnswersTwice(t *testing.T) {
-	h := newHostile(t, natstest.Start(t))
+	h := newHostile(t, startServer(t))
 	h.from(func(m message) []message { return []message{m, m} })
 	d := natskv.NewDecider(h.js, bucket, key, nil)
 	for number := range leaderelection.ElectionNumber(5) {
@@ -139,7 +128,7 @@ func TestAnswersTwice(t *testing.T) {
 
 // An answer that comes after its call was given up answers no later one.
 func TestAnswersLate(t *testing.T) {
-	h := newHostile(t, natstest.Start(t))
+	h := newHostile(t, startServer(t))
 	d := natskv.NewDecider(h.js, bucket, key, nil)
 	token := feedtest.Write(t, d, 1, nil)
 	var kept []message
@@ -166,7 +155,7 @@ func TestAnswersLate(t *testing.T) {
 // What answers a write, but is not what the bucket's stream answers to that very
 // write, is no success; nor is a read that is about another key.
 func TestAnswersOfSomethingElse(t *testing.T) {
-	h := newHostile(t, natstest.Start(t))
+	h := newHostile(t, startServer(t))
 	d, other := natskv.NewDecider(h.js, bucket, key, nil), natskv.NewDecider(h.js, bucket, "other", nil)
 	token := feedtest.Write(t, d, 1, nil)
 	var first message // the last answer to a write
@@ -221,7 +210,7 @@ func TestAnswersOfSomethingElse(t *testing.T) {
 // A server that answers PINGs and no request costs time only, and is not left:
 // another would ask the same stream.
 func TestAnswersToPingsOnly(t *testing.T) {
-	h := newHostile(t, natstest.Start(t))
+	h := newHostile(t, startServer(t))
 	d := natskv.NewDecider(h.js, bucket, key, nil)
 	feed := feedtest.Follow(t, d)
 	feedtest.Next(t, feed)
@@ -235,4 +224,167 @@ func TestAnswersToPingsOnly(t *testing.T) {
 	if n := h.js.Conn().Stats().Reconnects; n != 0 {
 		t.Errorf("%d reconnects", n)
 	}
+}
+
+// callsEnd fails the test where a call of a server that does not answer lasts longer than its ctx, or
+// where what is said of it is that a race was lost, or that there is no hope.
+func callsEnd(t *testing.T, d *natskv.Decider, token leaderelection.LeaderToken) {
+	t.Helper()
+	for what, call := range map[string]func(context.Context) error{
+		"ReadCurrent": func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err },
+		"WriteEntry":  func(ctx context.Context) error { _, err := d.WriteEntry(ctx, feedtest.State(2, token)); return err },
+		"Changes": func(ctx context.Context) error {
+			for e, err := range d.Changes(ctx) {
+				t.Errorf("Changes yields %+v, %v", e, err)
+			}
+			return ctx.Err()
+		},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		begin := time.Now()
+		timer := time.AfterFunc(50*time.Millisecond, cancel)
+		err := call(ctx)
+		timer.Stop()
+		if took := time.Since(begin); took < 50*time.Millisecond || took > time.Second {
+			t.Errorf("%s returned after %v", what, took)
+		}
+		if feedtest.Passing(t, err); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s = %v", what, err)
+		}
+	}
+}
+
+// A server that has stopped answering holds no call for longer than its ctx
+// lasts, and what is said of it is neither that a race was lost nor that there is
+// no hope.
+func TestHungServer(t *testing.T) {
+	s := startServer(t)
+	relay := stores.NewRelay(t, s.addr())
+	js := through(t, relay.Addr)
+	makeBucket(t, js)
+	d := natskv.NewDecider(js, bucket, key, nil)
+	unused := natskv.NewDecider(js, bucket, "another", nil) // that has yet to look up its bucket
+	token := feedtest.Write(t, d, 1, nil)
+	feed := feedtest.Follow(t, d)
+	feedtest.Next(t, feed)
+
+	relay.Cut()
+	callsEnd(t, d, token)
+	callsEnd(t, unused, nil)
+	feedtest.Passing(t, feedtest.Next(t, feed).Err)
+	relay.Heal()
+	// The write of above may have landed, or land only now: that is for the record
+	// to say, the next time one asks.
+	for {
+		e := feedtest.Read(t, d)
+		_, err := d.WriteEntry(t.Context(), feedtest.State(uint64(e.ElectionNumber)+1, e.Token))
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, leaderelection.ErrLostRace) || e.ElectionNumber > 2 {
+			t.Fatal(err)
+		}
+	}
+}
+
+// While there is no connection, a call fails at once, and sends nothing later.
+func TestNotConnected(t *testing.T) {
+	s := startServer(t)
+	js := s.client(t, nats.ReconnectWait(10*time.Millisecond))
+	makeBucket(t, js)
+	d := natskv.NewDecider(js, bucket, key, nil)
+	token := feedtest.Write(t, d, 1, nil)
+	s.Stop()
+	status := js.Conn().StatusChanged(nats.CONNECTED)
+	for js.Conn().IsConnected() {
+		_ = js.Conn().FlushTimeout(10 * time.Millisecond)
+	}
+	begin := time.Now()
+	_, err := d.WriteEntry(t.Context(), feedtest.State(2, token))
+	feedtest.Passing(t, err)
+	if took := time.Since(begin); took > time.Second {
+		t.Errorf("after %v", took)
+	}
+	s.Start(t)
+	<-status
+	if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
+		t.Errorf("the write that failed has landed: %+v", e)
+	}
+	feedtest.Write(t, d, 2, token)
+}
+
+// What a caller sends over the same connection may fill it when the server falls
+// silent. Calls end with their ctx all the same.
+func TestSilentServerAndFullConnection(t *testing.T) {
+	s := startServer(t)
+	relay := stores.NewRelay(t, s.addr())
+	js := through(t, relay.Addr)
+	nc := js.Conn()
+	makeBucket(t, js)
+	d := natskv.NewDecider(js, bucket, key, nil)
+	token := feedtest.Write(t, d, 1, nil)
+	relay.Cut()
+	full := make(chan struct{})
+	go func() { // until a write blocks, and holds the connection's lock
+		defer close(full)
+		for range 256 { // of 128 MB the relay and the kernel take a part
+			if nc.Publish("elsewhere", make([]byte, 1<<19)) != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { relay.Heal(); <-full })
+	for stuck := false; !stuck; {
+		done := make(chan struct{})
+		go func() { _ = nc.Stats(); close(done) }() // which wants that lock
+		select {
+		case <-done:
+		case <-time.After(time.Second):
+			stuck = true
+		}
+	}
+	callsEnd(t, d, token)
+}
+
+// A server that refuses the user for a while, as while passwords are changed, is
+// asked on, and served by as soon as it lets the user in. The error says meanwhile
+// what it is about.
+func TestRefusedForAWhile(t *testing.T) {
+	stores.Nightly(t, "what clients wait for")
+	accounts := func(password string) func(*server.Options) {
+		return configured(t, `accounts { main { jetstream: enabled, users: [{user: u, password: `+password+`}] } }`)
+	}
+	s := startServer(t, accounts("right"))
+	d := opened(t, at(t, s, url.UserPassword("u", "right"), "/"+bucket+"/"+key+"?create=true"))
+	token := feedtest.Write(t, d, 1, nil)
+
+	port := s.Addr().(*net.TCPAddr).Port
+	s.Stop()
+	other := startServer(t, accounts("wrong"), func(o *server.Options) { o.Port = port })
+	feedtest.Eventually(t, "it tries on", func() bool { // nats.go would give up after the second
+		v, err := other.Varz(nil)
+		return err == nil && v.TotalConnections >= 4
+	})
+	_, err := d.ReadCurrent(t.Context())
+	doubtful(t, "reading", err)
+	if !strings.Contains(err.Error(), "not connected") || !strings.Contains(err.Error(), "Authorization") {
+		t.Errorf("while the user is refused: %v", err)
+	}
+	other.Stop()
+	s.Start(t)
+	feedtest.Eventually(t, "it is served", func() bool { return feedtest.ReadError(t, d) == nil })
+	feedtest.Write(t, d, 2, token)
+}
+
+// A connection of the caller's that has given up says how to make one that does
+// not.
+func TestConnectionThatGaveUp(t *testing.T) {
+	s := startServer(t)
+	js := s.client(t, nats.MaxReconnects(1), nats.ReconnectWait(time.Millisecond))
+	makeBucket(t, js)
+	d := natskv.NewDecider(js, bucket, key, nil)
+	closed := js.Conn().StatusChanged(nats.CLOSED)
+	s.Stop()
+	<-closed
+	feedtest.Refuses(t, d, bucket, key, "ConnectOptions")
 }

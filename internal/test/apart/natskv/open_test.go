@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -14,17 +15,18 @@ import (
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
-	"github.com/c8e606e4/leaderelection/internal/test/apart/natstest"
+	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // at returns the URL of path at a server, with user info where given.
-func at(t *testing.T, s *natstest.Server, user *url.Userinfo, path string) *url.URL {
+func at(t *testing.T, s *inProcess, user *url.Userinfo, path string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(s.ClientURL() + path)
 	if err != nil {
@@ -46,10 +48,10 @@ func opened(t *testing.T, u *url.URL) *natskv.Decider {
 }
 
 func TestOpen(t *testing.T) {
-	s := natstest.Start(t)
+	s := startServer(t)
 	d := opened(t, at(t, s, nil, "/made/services/web.1?create=true&storage=memory&replicas=1&description=who+leads"))
 	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
-	kv, err := s.JetStream(t).KeyValue(t.Context(), "made")
+	kv, err := s.client(t).KeyValue(t.Context(), "made")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +82,7 @@ func TestOpen(t *testing.T) {
 	if _, err := d.ReadCurrent(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) {
 		t.Errorf("closed: %v", err)
 	}
-	own := natskv.NewDecider(s.JetStream(t), "made", "key", nil)
+	own := natskv.NewDecider(s.client(t), "made", "key", nil)
 	if err := own.Close(); err != nil {
 		t.Error(err)
 	}
@@ -128,10 +130,10 @@ func TestOpenAsAUser(t *testing.T) {
 	public, _ := user.PublicKey()
 	seed, _ := user.Seed()
 	nkey := file(t, "user.nk", seed)
-	byUser := natstest.Start(t, configured(t, `accounts { main { jetstream: enabled, users: [
+	byUser := startServer(t, configured(t, `accounts { main { jetstream: enabled, users: [
 		{user: u, password: "p:/@"}, {nkey: "`+public+`"}
 	] } }`))
-	byToken := natstest.Start(t, configured(t, `authorization { token: "t/k" }`))
+	byToken := startServer(t, configured(t, `authorization { token: "t/k" }`))
 
 	const path = "/b/k?create=true"
 	feedtest.Read(t, opened(t, at(t, byUser, url.UserPassword("u", "p:/@"), path)))
@@ -154,9 +156,9 @@ func TestOpenAsAUser(t *testing.T) {
 // tls=true demands TLS, of the server and of its certificate.
 func TestOpenWithTLS(t *testing.T) {
 	a := feedtest.NewAuthority(t, "server")
-	plain := natstest.Start(t)
-	secure := natstest.Start(t, func(o *server.Options) { o.TLS, o.TLSConfig, o.TLSTimeout = true, a.ServerTLS("server"), 5 })
-	for want, s := range map[string]*natstest.Server{"secure connection not available": plain, "certificate": secure} {
+	plain := startServer(t)
+	secure := startServer(t, func(o *server.Options) { o.TLS, o.TLSConfig, o.TLSTimeout = true, a.ServerTLS("server"), 5 })
+	for want, s := range map[string]*inProcess{"secure connection not available": plain, "certificate": secure} {
 		if _, err := natskv.Open(t.Context(), at(t, s, nil, "/b/k?tls=true")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want it to say %s", err, want)
 		}
@@ -189,7 +191,7 @@ func TestOpenWithCreds(t *testing.T) {
 	oc.SystemAccount = public(system)
 	ac := jwt.NewAccountClaims(public(account))
 	ac.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1}
-	s := natstest.Start(t, configured(t, `operator: `+encode(oc, operator)+`
+	s := startServer(t, configured(t, `operator: `+encode(oc, operator)+`
 		resolver: MEMORY
 		system_account: `+public(system)+`
 		resolver_preload: {
@@ -207,65 +209,37 @@ func TestOpenWithCreds(t *testing.T) {
 
 // The password, or the token, is renewed in the context and at the server, which then starts again.
 func TestRenewedContext(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: the client connects again after a second")
-	}
+	stores.Nightly(t, "the client connects again after a second")
 	for _, user := range []bool{true, false} {
-		dir := t.TempDir()
-		t.Setenv("XDG_CONFIG_HOME", dir)
-		path := filepath.Join(dir, "nats", "context")
-		if err := os.MkdirAll(path, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		save := contexts(t)
 		secret := "first"
 		var options *server.Options
 		renew := func() {
+			var saved map[string]any
 			if user {
 				options.Username, options.Password = "u", secret
+				saved = map[string]any{"user": "u", "password": secret}
 			} else {
 				options.Authorization = secret
+				saved = map[string]any{"token": secret}
 			}
-			saved := map[string]string{"token": secret}
-			if user {
-				saved = map[string]string{"user": "u", "password": secret}
-			}
-			data, err := json.Marshal(saved)
-			if err == nil {
-				err = os.WriteFile(filepath.Join(path, "mine.json"), data, 0o600)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			save("mine", saved)
 		}
-		s := natstest.Start(t, func(o *server.Options) { options = o; renew() })
+		s := startServer(t, func(o *server.Options) { options = o; renew() })
 		d := opened(t, at(t, s, nil, "/b/k?create=true&context=mine"))
 		feedtest.Read(t, d)
 		secret = "second"
 		s.Stop()
 		renew()
 		s.Start(t)
-		feedtest.Eventually(t, "it is read", func() bool {
-			_, err := d.ReadCurrent(t.Context())
-			return err == nil
-		})
+		feedtest.Eventually(t, "it is read", func() bool { return feedtest.ReadError(t, d) == nil })
 	}
 }
 
 // A context of the nats command line fills in what the URL leaves out.
 func TestOpenByContext(t *testing.T) {
-	s := natstest.Start(t, configured(t, `accounts { main { jetstream: enabled, users: [{user: u, password: p}] } }`))
-	dir := t.TempDir()
-	t.Setenv("XDG_CONFIG_HOME", dir)
-	save := func(name string, fields map[string]any) {
-		data, _ := json.Marshal(fields)
-		path := filepath.Join(dir, "nats", "context")
-		if err := os.MkdirAll(path, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(path, name+".json"), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s := startServer(t, configured(t, `accounts { main { jetstream: enabled, users: [{user: u, password: p}] } }`))
+	save := contexts(t)
 	save("good", map[string]any{"description": "d", "url": s.ClientURL(), "user": "u", "password": "p", "nsc": "", "tls_first": false, "inbox_prefix": "_INBOX_u"})
 	save("wrong-user", map[string]any{"url": s.ClientURL(), "user": "u", "password": "wrong"})
 	save("elsewhere", map[string]any{"url": "nats://127.0.0.1:1", "user": "u", "password": "p"})
@@ -282,7 +256,7 @@ func TestOpenByContext(t *testing.T) {
 
 // A JetStream domain, and answers by subjects of one's own.
 func TestOpenInADomain(t *testing.T) {
-	s := natstest.Start(t, configured(t, `accounts { main { jetstream: enabled, users: [{user: u, password: p, permissions: {
+	s := startServer(t, configured(t, `accounts { main { jetstream: enabled, users: [{user: u, password: p, permissions: {
 		publish: ["$JS.API.STREAM.INFO.KV_b", "$JS.API.DIRECT.GET.KV_b.$KV.b.k", "$KV.b.k", "$JS.API.CONSUMER.CREATE.KV_b.*.$KV.b.k",
 			"$JS.API.INFO", "$JS.API.STREAM.CREATE.KV_b"]
 		subscribe: ["_MINE.>"]
@@ -315,16 +289,33 @@ func TestOpenObeysItsContext(t *testing.T) {
 }
 
 func TestOpenFailsWhereNobodyListens(t *testing.T) {
-	s := natstest.Start(t)
+	s := startServer(t)
 	u := at(t, s, nil, "/b/k")
 	s.Stop()
 	if _, err := natskv.Open(t.Context(), u); err == nil || errors.Is(err, leaderelection.ErrPermanent) {
 		t.Errorf("Open = %v, want an error that may pass", err)
 	}
 	// A further server will do.
-	more := natstest.Start(t)
+	more := startServer(t)
 	u.RawQuery = "create=true&server=127.0.0.1:1&server=" + strings.TrimPrefix(more.ClientURL(), "nats://")
 	feedtest.Read(t, opened(t, u))
+}
+
+// contexts returns what saves a context of the nats command line, for this test only.
+func contexts(t *testing.T) (save func(name string, fields map[string]any)) {
+	dir := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	return func(name string, fields map[string]any) {
+		t.Helper()
+		path := filepath.Join(dir, "nats", "context")
+		data, err := json.Marshal(fields)
+		if err == nil {
+			err = errors.Join(os.MkdirAll(path, 0o700), os.WriteFile(filepath.Join(path, name+".json"), data, 0o600))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // file writes a file for the test.
@@ -340,19 +331,135 @@ func file(t *testing.T, name string, data []byte) string {
 // Authority, certificate and key are replaced, and with them the server's.
 func TestRenewedCertificates(t *testing.T) {
 	a := feedtest.NewAuthority(t, "server", "candidate")
-	s := natstest.Start(t, func(o *server.Options) { o.TLS, o.TLSConfig, o.TLSTimeout = true, a.ServerTLS("server"), 5 })
+	s := startServer(t, func(o *server.Options) { o.TLS, o.TLSConfig, o.TLSTimeout = true, a.ServerTLS("server"), 5 })
 	q := url.Values{"create": {"true"}, "tls_ca": {a.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
 	d := opened(t, at(t, s, nil, "/made/web?"+q.Encode()))
 	token := feedtest.Write(t, d, 1, nil)
 	a.Renew()
 	s.Stop()
 	s.Start(t)
-	for range 300 { // while the client finds the server again
-		if _, err := d.ReadCurrent(t.Context()); err == nil {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	feedtest.Eventually(t, "the client finds the server again", func() bool { return feedtest.ReadError(t, d) == nil })
 	feedtest.Write(t, d, 2, token)
 	feedtest.Number(t, feedtest.Follow(t, d), 2)
+}
+
+// The subjects that the package comment lists, for the bucket and key of these
+// tests.
+var (
+	lookUp = "$JS.API.STREAM.INFO.KV_elections"
+	get    = "$JS.API.DIRECT.GET.KV_elections.$KV.elections.billing"
+	put    = "$KV.elections.billing"
+	watch  = "$JS.API.CONSUMER.CREATE.KV_elections.*.$KV.elections.billing"
+	make1  = "$JS.API.INFO"
+	make2  = "$JS.API.STREAM.CREATE.KV_elections"
+)
+
+// restricted returns a client of a user "u" that may publish to these subjects
+// and receive answers, and one of a user that may do anything.
+func restricted(t *testing.T, publish ...string) (user, admin jetstream.JetStream) {
+	t.Helper()
+	return restrictedTo(t, "_INBOX.>", publish...)
+}
+
+func restrictedTo(t *testing.T, inbox string, publish ...string) (user, admin jetstream.JetStream) {
+	t.Helper()
+	s := startServer(t, configured(t, fmt.Sprintf(`accounts { main { jetstream: enabled, users: [
+		{user: admin, password: p},
+		{user: u, password: p, permissions: {publish: ["%s"], subscribe: [%q]}}
+	] } }`, strings.Join(publish, `", "`), inbox)))
+	return s.client(t, nats.UserInfo("u", "p")), s.client(t, nats.UserInfo("admin", "p"))
+}
+
+// What the package comment lists is enough.
+func TestPermissionsListedSuffice(t *testing.T) {
+	user, admin := restricted(t, lookUp, get, put, watch)
+	makeBucket(t, admin)
+	candidate(t, natskv.NewDecider(user, bucket, key, nil))
+}
+
+func TestPermissionsListedSufficeToCreate(t *testing.T) {
+	user, _ := restricted(t, lookUp, get, put, watch, make1, make2)
+	candidate(t, natskv.NewDecider(user, bucket, key, &natskv.Options{Create: &jetstream.KeyValueConfig{Replicas: 1}}))
+}
+
+// candidate does with d all that a campaign does.
+func candidate(t *testing.T, d *natskv.Decider) {
+	t.Helper()
+	feed := feedtest.Follow(t, d)
+	if n := feedtest.Next(t, feed); n.Err != nil {
+		t.Fatalf("Changes: %v", n.Err)
+	}
+	feedtest.Write(t, d, 2, feedtest.Write(t, d, 1, feedtest.Read(t, d).Token))
+	loses(t, d, nil)
+	for n := feedtest.Next(t, feed); ; n = feedtest.Next(t, feed) {
+		if n.Err != nil {
+			t.Fatalf("Changes: %v", n.Err)
+		}
+		if n.ElectionNumber == 2 {
+			return
+		}
+	}
+}
+
+// What is not permitted is an ErrPermanent that names it, long before the call's
+// time is over, though the server answers no such request.
+func TestPermissionMissing(t *testing.T) {
+	for _, c := range []struct {
+		name, inbox string
+		publish     []string
+		fail        string // what fails
+		say         string
+	}{
+		{"look up", "_INBOX.>", []string{get, put, watch}, "ReadCurrent WriteEntry Changes", lookUp},
+		{"read", "_INBOX.>", []string{lookUp, put, watch}, "ReadCurrent", get},
+		{"write", "_INBOX.>", []string{lookUp, get, watch}, "WriteEntry", put},
+		{"follow", "_INBOX.>", []string{lookUp, get, put}, "Changes", "$JS.API.CONSUMER.CREATE.KV_elections"},
+		{"answers", "_ELSEWHERE.>", []string{lookUp, get, put, watch}, "ReadCurrent WriteEntry Changes", "_INBOX"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			user, admin := restrictedTo(t, c.inbox, c.publish...)
+			kv := makeBucket(t, admin)
+			d := natskv.NewDecider(user, bucket, key, nil)
+			begin := time.Now()
+			for i, err := range feedtest.Errors(t, d) {
+				what := []string{"ReadCurrent", "WriteEntry", "Changes"}[i]
+				if !strings.Contains(c.fail, what) {
+					if err != nil {
+						t.Errorf("%s: %v", what, err)
+					}
+					continue
+				}
+				feedtest.Permanent(t, err, bucket, key, c.say)
+				feedtest.Denied(t, err)
+				if !errors.Is(err, nats.ErrPermissionViolation) {
+					t.Errorf("%s hides what the client said: %v", what, err)
+				}
+			}
+			if took := time.Since(begin); took > 3*time.Second {
+				t.Errorf("it took %v to say so", took)
+			}
+			if _, err := kv.Get(t.Context(), key); strings.Contains(c.fail, "WriteEntry") && !errors.Is(err, jetstream.ErrKeyNotFound) {
+				t.Errorf("something was written: %v", err)
+			}
+		})
+	}
+}
+
+// A permission that was missing, and has been given since, is not held against
+// later failures.
+func TestPermissionMissingIsForgotten(t *testing.T) {
+	user, admin := restricted(t, lookUp, get, watch, "$KV.elections.billing2")
+	makeBucket(t, admin)
+	d := natskv.NewDecider(user, bucket, key, nil)
+	if _, err := d.WriteEntry(t.Context(), feedtest.State(1, nil)); !errors.Is(err, leaderelection.ErrPermanent) {
+		t.Fatalf("WriteEntry = %v", err)
+	}
+	feedtest.Read(t, d)
+	if err := admin.DeleteKeyValue(t.Context(), bucket); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.ReadCurrent(t.Context())
+	if err == nil || errors.Is(err, nats.ErrPermissionViolation) {
+		t.Errorf("ReadCurrent = %v", err)
+	}
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/url"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -160,4 +162,53 @@ func clockPolicy(skew time.Duration) leaderelection.ClockPolicy {
 		return leaderelection.SharedClock
 	}
 	return leaderelection.Synchronized
+}
+
+// teller is a store whose writes are told of, before they are made and after they have worked.
+type teller struct {
+	leaderelection.RaceDecider
+	l      *logger
+	writes *atomic.Uint64
+}
+
+// tell returns d, whose writes l is told of.
+func tell(d leaderelection.RaceDecider, l *logger) leaderelection.RaceDecider {
+	t := teller{d, l, new(atomic.Uint64)}
+	if feed, ok := d.(leaderelection.ChangeFeed); ok {
+		return struct {
+			teller
+			leaderelection.ChangeFeed
+		}{t, feed}
+	}
+	return t
+}
+
+func (t teller) String() string { return fmt.Sprint(t.RaceDecider) }
+
+// WriteEntry tells of the write. A process that is killed meanwhile leaves open whether it landed.
+func (t teller) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	id := t.writes.Add(1)
+	t.l.print(line{Kind: writing, Number: uint64(entry.ElectionNumber), Write: id, Entry: entry.Clone()})
+	token, err := t.RaceDecider.WriteEntry(ctx, entry)
+	if err == nil {
+		t.l.print(line{Kind: landed, Number: uint64(entry.ElectionNumber), Write: id})
+	}
+	return token, err
+}
+
+// Blind overwrites whatever is there: every candidate wins. It is for tests of these tests.
+type Blind struct{ leaderelection.RaceDecider }
+
+// WriteEntry writes, and loses no race.
+func (b Blind) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	if !clocks.System().SleepFor(ctx, 300*time.Millisecond) { // others read meanwhile
+		return nil, ctx.Err()
+	}
+	now, err := b.ReadCurrent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e := entry.Clone()
+	e.Token = now.Token
+	return b.RaceDecider.WriteEntry(ctx, e)
 }

@@ -9,26 +9,25 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/c8e606e4/leaderelection/internal/test/fleet"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 // group is a test with real members of a group.
 type group struct {
 	testing.TB
+	*candidacies
 	o       GroupOptions
-	j       *journal
 	dir     string
 	rng     *rand.Rand
 	proxies []*stores.Relay
-	running []*process // by slot; nil: nobody
+	running []*fleet.Process // by slot; nil: nobody
 	ledgers map[string]string
 	healing []healing
-	begun   int
 	told    map[string]int // what has befallen them
 }
 
@@ -46,17 +45,17 @@ type healing struct {
 func RunGroup(t *testing.T, o GroupOptions) {
 	t.Helper()
 	stores.Nightly(t, "real processes elect by the wall clock")
-	g := &group{TB: t, o: o.withDefaults(), j: newJournal(), dir: t.TempDir(), ledgers: map[string]string{}, told: map[string]int{}}
+	g := &group{TB: t, o: o.withDefaults(), candidacies: newCandidacies(), dir: t.TempDir(), ledgers: map[string]string{}, told: map[string]int{}}
 	seed := rand.Uint64()
 	g.rng = rand.New(rand.NewPCG(seed, 14))
 	t.Logf("seed %d", seed) // of what befalls them: when that is, the machine has a say in
+	g.running, g.proxies = make([]*fleet.Process, g.o.Members+1), make([]*stores.Relay, g.o.Members+1)
 	if o.Upstream != "" {
-		for range g.o.Members + 1 {
-			g.proxies = append(g.proxies, stores.NewRelay(t, o.Upstream))
+		for slot := range g.proxies {
+			g.proxies[slot] = stores.NewRelay(t, o.Upstream)
 		}
 	}
 	defer g.check() // also if the test ends half way
-	g.running = make([]*process, g.o.Members+1)
 	for slot := range g.o.Members {
 		g.join(slot)
 	}
@@ -102,22 +101,14 @@ func (g *group) members() (n int) {
 // join starts the member of a slot. It has the same name each time.
 func (g *group) join(slot int) {
 	g.Helper()
-	address := g.o.Address
-	if g.proxies != nil {
-		if address = strings.ReplaceAll(address, g.o.Upstream, g.proxies[slot].Addr); address == g.o.Address {
-			g.Fatalf("proctest: Upstream %q is not in the Address %q", g.o.Upstream, address)
-		}
-	}
 	id := fmt.Sprint("member-", slot)
-	g.begun++
-	name := fmt.Sprintf("%d (%s)", g.begun, id)
-	g.ledgers[name] = filepath.Join(g.dir, fmt.Sprint(g.begun))
-	g.running[slot] = g.j.start(g, name, role{
-		ID: id, Address: address, Term: g.o.Term, Skew: g.o.Skew, PollIn: g.o.PollInterval,
+	name := fmt.Sprintf("%d (%s)", len(g.all)+1, id)
+	g.ledgers[name] = filepath.Join(g.dir, fmt.Sprint(len(g.all)+1))
+	g.running[slot] = g.start(g, name, role{
+		ID: id, Address: g.o.Address, Term: g.o.Term, Skew: g.o.Skew, PollIn: g.o.PollInterval,
 		Offset: time.Duration(slot%3-1) * g.o.Skew / 2,
 		Group:  &groupRole{Shards: g.o.Shards, Ledger: g.ledgers[name]},
-	}, g.o.Env)
-	g.running[slot].slot = slot
+	}, g.o.Env, g.o.Upstream, g.proxies[slot])
 }
 
 // trouble has one thing after another befall the members: each kind once, and then what
@@ -125,7 +116,7 @@ func (g *group) join(slot int) {
 func (g *group) trouble() {
 	g.Helper()
 	kinds := []string{"kill", "stop", "leave", "join"}
-	if g.proxies != nil {
+	if g.o.Upstream != "" {
 		kinds = append(kinds, "cut off")
 	}
 	todo := slices.Clone(kinds)
@@ -197,15 +188,15 @@ func (g *group) befall(kind string) {
 	later := time.Now().Add(g.o.Term/2 + time.Duration(g.rng.Int64N(int64(3*g.o.Term/2))))
 	switch kind {
 	case "kill": // and started again, under its old name, at once or later
-		p.kill()
+		p.Kill()
 		g.running[slot] = nil
 		if g.rng.IntN(2) == 0 {
 			later = time.Now()
 		}
 		g.healing = append(g.healing, healing{slot, later, func() { g.join(slot) }})
 	case "stop":
-		p.signal(g, syscall.SIGSTOP)
-		g.healing = append(g.healing, healing{slot, later, func() { p.signal(g, syscall.SIGCONT) }})
+		signal(g, p, syscall.SIGSTOP)
+		g.healing = append(g.healing, healing{slot, later, func() { signal(g, p, syscall.SIGCONT) }})
 	case "cut off":
 		if g.rng.IntN(2) == 0 {
 			g.proxies[slot].Cut()
@@ -232,32 +223,16 @@ func (g *group) befall(kind string) {
 func (g *group) leave(slot int) {
 	g.Helper()
 	p := g.running[slot]
-	p.leave()
+	p.Leave()
 	g.running[slot] = nil
-	g.await("the end of "+p.name, func(lines map[string][]line) bool { return has(lines[p.name], gone) })
-	g.j.look(func(lines map[string][]line) {
-		if !has(lines[p.name], stopped) {
-			g.Errorf("%s was asked to leave, and did not end in order: %+v", p.name, lines[p.name])
+	if !g.Await(g.o.Patience, func(lines map[string][]line) bool { return has(lines[p.Name], gone) }) {
+		g.Fatalf("proctest: %s has not ended within %v", p.Name, g.o.Patience)
+	}
+	g.Look(func(lines map[string][]line) {
+		if !has(lines[p.Name], stopped) {
+			g.Errorf("%s was asked to leave, and did not end in order: %+v", p.Name, lines[p.Name])
 		}
 	})
-}
-
-func (g *group) await(what string, wanted func(lines map[string][]line) bool) {
-	g.Helper()
-	timeout := time.NewTimer(g.o.Patience)
-	defer timeout.Stop()
-	for {
-		ok := false
-		more := g.j.look(func(lines map[string][]line) { ok = wanted(lines) })
-		if ok {
-			return
-		}
-		select {
-		case <-more:
-		case <-timeout.C:
-			g.Fatalf("proctest: %s: not within %v", what, g.o.Patience)
-		}
-	}
 }
 
 // settled waits until all shards are owned, evenly.
@@ -284,13 +259,13 @@ func (g *group) settled(when string) {
 // alive fails the test if a process has ended that nobody has ended.
 func (g *group) alive() {
 	g.Helper()
-	g.j.look(func(lines map[string][]line) {
+	g.Look(func(lines map[string][]line) {
 		for _, p := range g.running {
 			if p == nil {
 				continue
 			}
-			for _, l := range lines[p.name] {
-				g.Fatalf("process %s has ended: %s %s", p.name, l.Kind, l.Why)
+			for _, l := range lines[p.Name] {
+				g.Fatalf("process %s has ended: %s %s", p.Name, l.Kind, l.Why)
 			}
 		}
 	})
@@ -314,7 +289,7 @@ func (g *group) check() {
 	g.Helper()
 	for _, p := range g.running { // if the test has ended half way
 		if p != nil {
-			p.kill()
+			p.Kill()
 		}
 	}
 	all := g.read()
@@ -326,10 +301,8 @@ func (g *group) check() {
 	for _, its := range all {
 		n += len(its)
 	}
-	g.Logf("%d processes, %d ownerships, the longest time without an owner %v, %v, overlaps or old tokens: %d", g.begun, n, idle.Round(time.Millisecond), g.told, len(problems))
+	g.Logf("%d processes, %d ownerships, the longest time without an owner %v, %v, overlaps or old tokens: %d", len(g.all), n, idle.Round(time.Millisecond), g.told, len(problems))
 	if g.Failed() {
-		for _, name := range slices.Sorted(maps.Keys(g.j.stderr)) {
-			g.Logf("process %s:\n%s", name, g.j.stderr[name])
-		}
+		g.logs(g)
 	}
 }

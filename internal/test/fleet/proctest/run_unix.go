@@ -3,15 +3,81 @@
 package proctest
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/c8e606e4/leaderelection/internal/test/fleet"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
+
+// candidacies are the processes that a test has started.
+type candidacies struct {
+	*fleet.Journal[line]
+	all []*fleet.Process
+}
+
+// gone is in the journal alone: the process has ended, however that was.
+const gone kind = "gone"
+
+func newCandidacies() *candidacies {
+	return &candidacies{Journal: fleet.NewJournal(func(text string, ended bool) (l line) {
+		if ended {
+			return line{Kind: gone}
+		}
+		if err := json.Unmarshal([]byte(text), &l); err != nil {
+			return line{Kind: failed, Why: fmt.Sprintf("it printed %q; does TestMain call proctest.Main first?", text)}
+		}
+		return l
+	})}
+}
+
+// start starts this test binary again as a candidate, which reaches the store through proxy, if there is one.
+func (c *candidacies) start(t testing.TB, name string, r role, env []string, upstream string, proxy *stores.Relay) *fleet.Process {
+	t.Helper()
+	if proxy != nil {
+		address := strings.ReplaceAll(r.Address, upstream, proxy.Addr)
+		if address == r.Address {
+			t.Fatalf("proctest: Upstream %q is not in the Address %q", upstream, address)
+		}
+		r.Address = address
+	}
+	exe, err1 := os.Executable()
+	told, err2 := json.Marshal(r)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe, "-test.run=^$") // no test if TestMain does not call Main
+	cmd.Env = append(append(cmd.Environ(), env...), roleEnv+"="+string(told))
+	p, err := c.Start(t, name, cmd)
+	if err != nil {
+		t.Fatalf("proctest: %v", err)
+	}
+	c.all = append(c.all, p)
+	return p
+}
+
+// logs shows what the processes said.
+func (c *candidacies) logs(t testing.TB) {
+	t.Helper()
+	for _, p := range c.all {
+		t.Logf("process %s:\n%s", p.Name, p.Stderr())
+	}
+}
+
+func signal(t testing.TB, p *fleet.Process, s syscall.Signal) {
+	t.Helper()
+	if err := p.Signal(s); err != nil {
+		t.Fatalf("proctest: %v to %s: %v", s, p.Name, err)
+	}
+}
 
 // candidates is how many campaign at any time.
 const candidates = 3
@@ -22,10 +88,10 @@ func Run(t *testing.T, o Options) {
 	t.Helper()
 	stores.Nightly(t, "real processes elect by the wall clock")
 	o = o.withDefaults()
-	r := &run{TB: t, o: o, j: newJournal()}
+	r := &run{TB: t, o: o, candidacies: newCandidacies()}
 	if o.Upstream != "" {
-		for range candidates {
-			r.proxies = append(r.proxies, stores.NewRelay(t, o.Upstream))
+		for slot := range candidates {
+			r.proxies[slot] = stores.NewRelay(t, o.Upstream)
 		}
 	}
 	defer r.check() // also where the test ends half way
@@ -35,82 +101,65 @@ func Run(t *testing.T, o Options) {
 	r.leaderAfter(leadershipOf{}, r.o.patience)
 	r.killed()
 	r.pausedPastItsTerm()
-	if r.proxies != nil {
+	if o.Upstream != "" {
 		r.cutOff()
 	}
 	r.leavesInOrder()
 	for _, p := range r.running {
-		p.leave()
-		r.await("the end of "+p.name, r.o.patience, func(lines map[string][]line) bool { return has(lines[p.name], gone) })
+		p.Leave()
+		r.await("the end of "+p.Name, r.o.patience, func(lines map[string][]line) bool { return has(lines[p.Name], gone) })
 	}
 }
 
 type run struct {
 	testing.TB
+	*candidacies
 	o       Options
-	j       *journal
-	proxies []*stores.Relay
-	running [candidates]*process
-	begun   int // processes, ever
+	proxies [candidates]*stores.Relay // if there is an Upstream
+	running [candidates]*fleet.Process
 }
 
 // leadershipOf is a leadership that some process is in.
 type leadershipOf struct {
-	*process
+	*fleet.Process
+	slot   int
 	number uint64
 }
 
 // start starts the candidate of a slot, for the first time or again.
 func (r *run) start(slot int) {
 	r.Helper()
-	address := r.o.Address
-	if r.proxies != nil {
-		if address = strings.ReplaceAll(address, r.o.Upstream, r.proxies[slot].Addr); address == r.o.Address {
-			r.Fatalf("proctest: Upstream %q is not in the Address %q", r.o.Upstream, address)
-		}
-	}
 	id := fmt.Sprint("candidate-", slot)
-	r.begun++
-	p := r.j.start(r, fmt.Sprintf("%d (%s)", r.begun, id), role{
-		ID: id, Address: address, Term: r.o.Term, Skew: r.o.Skew, PollIn: r.o.PollInterval,
+	r.running[slot] = r.candidacies.start(r, fmt.Sprintf("%d (%s)", len(r.all)+1, id), role{
+		ID: id, Address: r.o.Address, Term: r.o.Term, Skew: r.o.Skew, PollIn: r.o.PollInterval,
 		Offset: time.Duration(slot-1) * r.o.Skew / 2, // no two more than Skew apart, as Term + 2*Skew assumes
-	}, r.o.Env)
-	p.slot = slot
-	r.running[slot] = p
+	}, r.o.Env, r.o.Upstream, r.proxies[slot])
 }
 
 // await waits until the journal is as wanted.
 func (r *run) await(what string, within time.Duration, wanted func(lines map[string][]line) bool) {
 	r.Helper()
-	timeout := time.NewTimer(within)
-	defer timeout.Stop()
-	for {
-		var ok bool
-		var failure string
-		more := r.j.look(func(lines map[string][]line) {
-			ok = wanted(lines)
-			for _, p := range r.running {
-				if p == nil || p.closed {
-					continue
-				}
-				for _, l := range lines[p.name] {
-					if l.Kind == failed || l.Kind == gone || l.Kind == stopped {
-						failure = fmt.Sprintf("process %s has ended: %s %s", p.name, l.Kind, l.Why)
-					}
+	failure := fmt.Sprintf("not within %v", within)
+	ok := false
+	r.Await(within, func(lines map[string][]line) (over bool) {
+		if ok = wanted(lines); ok {
+			return true
+		}
+		for _, p := range r.running {
+			if p == nil || p.Leaving {
+				continue
+			}
+			for _, l := range lines[p.Name] {
+				if l.Kind == failed || l.Kind == gone || l.Kind == stopped {
+					failure = fmt.Sprintf("process %s has ended: %s %s", p.Name, l.Kind, l.Why)
+					return true
 				}
 			}
-		})
-		switch {
-		case ok:
-			return
-		case failure != "":
-			r.Fatalf("proctest: waiting for %s: %s", what, failure)
 		}
-		select {
-		case <-more:
-		case <-timeout.C:
-			r.Fatalf("proctest: %s: not within %v", what, within)
-		}
+		return false
+	})
+	if !ok {
+		r.Fatalf("proctest: waiting for %s: %s", what, failure)
 	}
 }
 
@@ -123,17 +172,17 @@ func has(lines []line, k kind) bool {
 func (r *run) leaderAfter(before leadershipOf, within time.Duration) (leader leadershipOf, since time.Time) {
 	r.Helper()
 	r.await(fmt.Sprintf("a leader after leadership %d", before.number), within, func(lines map[string][]line) bool {
-		for _, p := range r.running {
-			if p == nil || p == before.process {
+		for slot, p := range r.running {
+			if p == nil || p == before.Process {
 				continue
 			}
-			for _, l := range lines[p.name] {
-				if l.Kind == act && l.Number > before.number && (leader.process == nil || l.Number < leader.number) {
-					leader, since = leadershipOf{p, l.Number}, time.Unix(0, l.Before)
+			for _, l := range lines[p.Name] {
+				if l.Kind == act && l.Number > before.number && (leader.Process == nil || l.Number < leader.number) {
+					leader, since = leadershipOf{p, slot, l.Number}, time.Unix(0, l.Before)
 				}
 			}
 		}
-		return leader.process != nil
+		return leader.Process != nil
 	})
 	return leader, since
 }
@@ -149,13 +198,13 @@ const writeOver = 100 * time.Millisecond
 func (r *run) extended(since time.Duration) (leader leadershipOf) {
 	r.Helper()
 	look := func(lines map[string][]line) (leader leadershipOf, last line) {
-		for _, p := range r.running {
-			for _, l := range slices.Backward(lines[p.name]) {
+		for slot, p := range r.running {
+			for _, l := range slices.Backward(lines[p.Name]) {
 				if l.Kind != act {
 					continue
 				}
 				if l.Number > leader.number {
-					leader, last = leadershipOf{p, l.Number}, l
+					leader, last = leadershipOf{p, slot, l.Number}, l
 				}
 				break
 			}
@@ -164,7 +213,7 @@ func (r *run) extended(since time.Duration) (leader leadershipOf) {
 	}
 	var last line
 	var moved int64 // when
-	r.j.look(func(lines map[string][]line) { leader, last = look(lines) })
+	r.Look(func(lines map[string][]line) { leader, last = look(lines) })
 	r.await("an extension by a leader", r.o.patience, func(lines map[string][]line) bool {
 		before := last
 		leader, last = look(lines)
@@ -185,7 +234,7 @@ func (r *run) succeeded(how string, lost leadershipOf, at time.Time) leadershipO
 	r.Helper()
 	next, since := r.leaderAfter(lost, r.o.patience)
 	took := since.Sub(at)
-	r.Logf("%s: %s leads again %v later (bound %v)", how, next.name, took.Round(time.Millisecond), r.o.bound())
+	r.Logf("%s: %s leads again %v later (bound %v)", how, next.Name, took.Round(time.Millisecond), r.o.bound())
 	if took > r.o.bound() {
 		r.Errorf("%s: a leader was back after %v; %v + 2 * %v + %v are allowed", how, took, r.o.Term, r.o.Skew, r.o.Slack)
 	}
@@ -196,7 +245,7 @@ func (r *run) killed() {
 	r.Helper()
 	leader := r.extended(0)
 	at := time.Now()
-	leader.kill()
+	leader.Kill()
 	next := r.succeeded("SIGKILL", leader, at)
 	r.start(leader.slot)
 	r.follows(r.running[leader.slot], next)
@@ -209,11 +258,11 @@ func (r *run) pausedPastItsTerm() {
 	r.Helper()
 	leader := r.extended(writeOver)
 	at := time.Now()
-	leader.signal(r, syscall.SIGSTOP)
+	signal(r, leader.Process, syscall.SIGSTOP)
 	next := r.succeeded("SIGSTOP", leader, at)
 	r.extended(0)
-	leader.signal(r, syscall.SIGCONT)
-	r.follows(leader.process, next)
+	signal(r, leader.Process, syscall.SIGCONT)
+	r.follows(leader.Process, next)
 	r.ctxEnded(leader, false)
 }
 
@@ -226,7 +275,7 @@ func (r *run) cutOff() {
 	next := r.succeeded("cut off", leader, at)
 	r.ctxEnded(leader, true)
 	r.proxies[leader.slot].Heal()
-	r.follows(leader.process, next)
+	r.follows(leader.Process, next)
 }
 
 // leavesInOrder ends a leader's process properly: it releases, and nobody waits
@@ -235,53 +284,50 @@ func (r *run) leavesInOrder() {
 	r.Helper()
 	leader := r.extended(0)
 	at := time.Now()
-	leader.leave()
-	r.await("the end of "+leader.name, r.o.patience, func(lines map[string][]line) bool { return has(lines[leader.name], gone) })
-	r.j.look(func(lines map[string][]line) {
-		if !has(lines[leader.name], stopped) {
-			r.Errorf("%s was asked to leave, and did not end in order", leader.name)
+	leader.Leave()
+	r.await("the end of "+leader.Name, r.o.patience, func(lines map[string][]line) bool { return has(lines[leader.Name], gone) })
+	r.Look(func(lines map[string][]line) {
+		if !has(lines[leader.Name], stopped) {
+			r.Errorf("%s was asked to leave, and did not end in order", leader.Name)
 		}
 	})
 	next, since := r.leaderAfter(leader, r.o.patience)
 	took := since.Sub(at)
-	r.Logf("released: %s leads %v later", next.name, took.Round(time.Millisecond))
+	r.Logf("released: %s leads %v later", next.Name, took.Round(time.Millisecond))
 	if most := r.o.PollInterval + r.o.Slack; took > most {
 		r.Errorf("a leader was back %v after a release; PollInterval %v + %v are allowed", took, r.o.PollInterval, r.o.Slack)
 	}
 }
 
 // follows waits until p has learned of a leadership.
-func (r *run) follows(p *process, of leadershipOf) {
+func (r *run) follows(p *fleet.Process, of leadershipOf) {
 	r.Helper()
-	r.await(fmt.Sprintf("%s to learn of leadership %d", p.name, of.number), r.o.patience, func(lines map[string][]line) bool {
-		return slices.ContainsFunc(lines[p.name], func(l line) bool { return l.Kind == news && l.Number >= of.number })
+	r.await(fmt.Sprintf("%s to learn of leadership %d", p.Name, of.number), r.o.patience, func(lines map[string][]line) bool {
+		return slices.ContainsFunc(lines[p.Name], func(l line) bool { return l.Kind == news && l.Number >= of.number })
 	})
 }
 
 // ctxEnded waits for the end of a lost leadership's ctx, and holds it to its view's,
-// where the process could run.
+// if the process could run.
 func (r *run) ctxEnded(lost leadershipOf, ran bool) {
 	r.Helper()
-	var its *leadership
-	r.await("the end of the leader's ctx", r.o.patience, func(lines map[string][]line) bool {
-		for _, its = range leaderships(map[string][]line{lost.name: lines[lost.name]}) {
-			if its.number == lost.number {
-				return its.out != nil
-			}
-		}
-		return false
+	var late time.Duration
+	r.await("the end of the leader's ctx", r.o.patience, func(lines map[string][]line) (ended bool) {
+		ended, late = ctxEnded(lines[lost.Name], lost.number)
+		return ended
 	})
-	if err := ctxEnded(its); ran && err != nil {
-		r.Error(err)
+	if ran && late > 0 {
+		r.Errorf("process %s, leadership %d: its ctx ended %v after its view, and %v", lost.Name, lost.number, ctxSlack, late)
 	}
 }
 
 // check holds what the processes have logged to the promises, and shows what they
-// said where the test has failed.
+// said if the test has failed.
 func (r *run) check() {
 	r.Helper()
-	r.j.look(func(lines map[string][]line) {
-		for _, problem := range check(lines) {
+	r.Look(func(lines map[string][]line) {
+		all, problems := check(lines)
+		for _, problem := range problems {
 			r.Error(problem)
 		}
 		if err := checkWrites(lines, r.o.Skew); err != nil {
@@ -290,13 +336,10 @@ func (r *run) check() {
 		if !r.Failed() {
 			return
 		}
-		for _, its := range leaderships(lines) {
-			r.Logf("%s: %d acts, from %v to %v, view to %v", its, its.acts,
-				clock(its.first.Before), clock(its.last.After), clock(its.last.End))
+		for _, l := range all {
+			r.Logf("%v: %d acts, from %v to %v, view to %v", l, l.Acts, clock(l.First), clock(l.Last), clock(l.End))
 		}
-		for name, said := range r.j.stderr {
-			r.Logf("process %s:\n%s", name, said)
-		}
+		r.logs(r)
 	})
 }
 

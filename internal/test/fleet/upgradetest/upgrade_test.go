@@ -3,11 +3,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"os"
 	"os/exec"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/file"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet"
 	"github.com/c8e606e4/leaderelection/internal/test/fleet/upgradetest/newer"
 )
 
@@ -60,16 +59,16 @@ func TestRollingUpgrade(t *testing.T) {
 			for i, version := range order[1:] {
 				e.extended(leader)
 				next := e.start(version, fmt.Sprintf("%d-%s", i+1, version))
-				next.wait(fmt.Sprintf("sees %q", leader.id))
+				next.wait(fmt.Sprintf("sees %q", leader.Name))
 				switch i {
 				case 0: // shut down
 					leader.leave()
 					next.wait("leads ")
 				case 1: // a crash: the record is still held, and stays as it is
-					leader.kill()
+					leader.Kill()
 					next.wait("leads ")
 				default: // asked to hand over, by a program of the older version: this one
-					if err := leaderelection.Transfer(e.ctx, e.decider, next.id); err != nil {
+					if err := leaderelection.Transfer(e.ctx, e.decider, next.Name); err != nil {
 						t.Fatal(err)
 					}
 					next.wait("leads ")
@@ -177,7 +176,7 @@ func (e *election) until(what string, is func(*leaderelection.RaceEntry) bool) *
 func (e *election) extended(c *candidate) {
 	e.t.Helper()
 	before := generation(e.t, e.last)
-	entry := e.until("is extended by "+c.id, func(entry *leaderelection.RaceEntry) bool { return entry.LeaderID == c.id && entry.Extension > 0 })
+	entry := e.until("is extended by "+c.Name, func(entry *leaderelection.RaceEntry) bool { return entry.LeaderID == c.Name && entry.Extension > 0 })
 	now := generation(e.t, entry)
 	if c.version == "newer" && now <= before {
 		e.t.Errorf("the newer version has written, and its field went from %d to %d", before, now)
@@ -198,72 +197,58 @@ func generation(t *testing.T, e *leaderelection.RaceEntry) uint64 {
 
 // candidate is a process.
 type candidate struct {
-	t           *testing.T
-	ctx         context.Context
-	version, id string
-	cmd         *exec.Cmd
-	stdin       io.Closer
-	lines       chan string // closed when it has ended
-	said        []string
+	*fleet.Process
+	t       *testing.T
+	version string
+	said    *fleet.Journal[string]
+	heard   int // lines of it
 }
 
 func (e *election) start(version, id string, env ...string) *candidate {
 	e.t.Helper()
-	c := &candidate{t: e.t, ctx: e.ctx, version: version, id: id, lines: make(chan string, 1000)}
-	c.cmd = exec.CommandContext(e.ctx, e.programs[version], e.path, id)
-	c.cmd.Env = append(os.Environ(), env...)
-	c.cmd.Stderr = os.Stderr
-	stdin, err := c.cmd.StdinPipe()
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	stdout, err := c.cmd.StdoutPipe()
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	if err := c.cmd.Start(); err != nil {
-		e.t.Fatal(err)
-	}
-	c.stdin = stdin
-	go func() {
-		defer close(c.lines)
-		for s := bufio.NewScanner(stdout); s.Scan(); {
-			c.lines <- s.Text()
+	cmd := exec.CommandContext(e.ctx, e.programs[version], e.path, id)
+	cmd.Env = append(os.Environ(), env...)
+	c := &candidate{t: e.t, version: version, said: fleet.NewJournal(func(text string, ended bool) string {
+		if ended {
+			return gone
 		}
-	}()
-	e.t.Cleanup(c.kill)
+		return strings.ReplaceAll(text, `\"`, `"`) // in a log line quotes are escaped
+	})}
+	var err error
+	if c.Process, err = c.said.Start(e.t, id, cmd); err != nil {
+		e.t.Fatal(err)
+	}
 	return c
 }
 
-// wait returns the next line that has all of these parts. In a log line quotes are escaped.
-func (c *candidate) wait(parts ...string) string {
+const gone = "(its process has ended)"
+
+// wait returns the next line that has all of these parts.
+func (c *candidate) wait(parts ...string) (line string) {
 	c.t.Helper()
-	for {
-		select {
-		case line, more := <-c.lines:
-			if !more {
-				c.t.Fatalf("%s has ended, and never said %q, but:\n%s", c.id, parts, strings.Join(c.said, "\n"))
-			}
-			c.said = append(c.said, line)
-			plain := strings.ReplaceAll(line, `\"`, `"`)
-			if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(plain, part) }) {
-				return line
-			}
-		case <-c.ctx.Done():
-			c.t.Fatalf("%s does not say %q: %v; it said:\n%s", c.id, parts, context.Cause(c.ctx), strings.Join(c.said, "\n"))
-		}
+	var all []string
+	has := func(s string) bool {
+		return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(s, part) })
 	}
+	c.said.Await(time.Minute, func(lines map[string][]string) bool {
+		all = slices.Clone(lines[c.Name])
+		for ; c.heard < len(all); c.heard++ {
+			if line = all[c.heard]; has(line) || line == gone {
+				return true
+			}
+		}
+		return false
+	})
+	if !has(line) {
+		c.t.Fatalf("%s does not say %q; it said:\n%s\n%s", c.Name, parts, strings.Join(all, "\n"), c.Stderr())
+	}
+	c.heard++
+	return line
 }
 
 // leave has the candidate release, if it leads, and end.
 func (c *candidate) leave() {
 	c.t.Helper()
-	_ = c.stdin.Close()
+	c.Leave()
 	c.wait("ended: ", errStdin.Error())
-}
-
-// kill ends the process at once, if it is still there.
-func (c *candidate) kill() {
-	_ = c.cmd.Process.Kill()
-	_ = c.cmd.Wait()
 }

@@ -353,8 +353,7 @@ inline learn(k, rec, how) {
 		fi
 	:: c[k].does == LEADS && !(WHO(rec) == ME(k) && NUM(rec) == c[k].number) && (newer || NUM(rec) == c[k].number && WHO(rec) != ME(k)) ->
 		c[k].does = OVER; lay(k); forgetAll(k)
-	:: c[k].does == IDLE && PROVES && m < SLOTS && EXT(c[k].q[m].w) == 0 && (PAIR(rec) >= PAIR(c[k].latest) || ONETERM(rec, c[k].latest)) &&
-		(NEXT(c[k].latest) == 0 || NEXT(c[k].latest) == ME(k)) -> begin(k)
+	:: c[k].does == IDLE && PROVES && m < SLOTS && EXT(c[k].q[m].w) == 0 -> begin(k)
 	:: else
 	fi;
 	assert(!(c[k].does == LEADS && newer && WHO(rec) != ME(k)));    /* who has lost the record has no view */
@@ -467,7 +466,7 @@ inline release(k) {
 	:: x <= EXTS + 1 ->
 		assert(c[k].does == IDLE);              /* no callback runs, and the view is over */
 		s = SLOT(k);
-		m = (WHO(c[k].base) == ME(k) -> NEXT(c[k].base) : 0);   /* for the dead: for no Successor */
+		m = NEXT(c[k].base);
 		e = (UNSYNC(k) -> 0 : w);
 		if
 		:: m == ANY || m == ME(k) -> m = 0
@@ -599,7 +598,7 @@ proctype candidate(byte k) {
 #endif
 	:: atomic { MAYCAMPAIGN(k) && MAYWRITE(k) -> look(k); d_step { acquire(k) } }
 	:: atomic { c[k].does == LEADS && MAYWRITE(k) -> look(k); d_step { extend(k) } }
-	:: atomic { MAYRELEASE(k) && MAYWRITE(k) && (WHO(c[k].base) == ME(k) || PROVED(c[k].base)) -> look(k); d_step { release(k) } }
+	:: atomic { MAYRELEASE(k) && MAYWRITE(k) && WHO(c[k].base) == ME(k) -> look(k); d_step { release(k) } }
 #if LATCH
 	:: d_step { MAYBEOVER(k) && !seenOver[k] -> seenOver[k] = 1;
 #ifndef M_no_latch

@@ -22,8 +22,8 @@ const (
 // that is replaced here, move this along.
 var changes = []struct{ file, old, new string }{
 	{"racedecider.go", "	Unsynchronized bool\n", "	Unsynchronized bool\n	Generation uint64\n"},
-	{"candidate.go", "c.k.base.Extra,", "c.k.base.Extra,\n		Generation: c.k.base.Generation + 1,"},
-	{"candidate.go", "b.Extra,\n		Token:          b.", "b.Extra,\n		Generation: b.Generation,\n		Token: b."},
+	{"lease.go", "l.base.of.Extra,", "l.base.of.Extra,\n		Generation: l.base.of.Generation + 1,"},
+	{"lease.go", "Extra: b.Extra,", "Extra: b.Extra, Generation: b.Generation,"},
 	{"deciders/record/record.go", "`json:\"unsynchronized,omitempty\"`", "`json:\"unsynchronized,omitempty\"`\n	Generation uint64 `json:\"generation,omitempty\"`"},
 	{"deciders/record/record.go", "Unsynchronized: e.Unsynchronized,", "Unsynchronized: e.Unsynchronized, Generation: e.Generation,"},
 	{"deciders/record/record.go", "Unsynchronized: f.Unsynchronized,", "Unsynchronized: f.Unsynchronized, Generation: f.Generation,"},

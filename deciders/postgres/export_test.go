@@ -1,4 +1,0 @@
-package postgres
-
-// Quorum is quorum.
-var Quorum = quorum

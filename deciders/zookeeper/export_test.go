@@ -1,4 +1,0 @@
-package zookeeper
-
-// Examine is examine.
-var Examine = examine

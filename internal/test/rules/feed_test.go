@@ -1,0 +1,600 @@
+//go:build go1.25
+
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// rumours is a store whose feed tells whatever the test says, as one does that tells
+// of writes before they are committed, and not of their being undone. Reads and
+// writes are those of a memory decider.
+type rumours struct {
+	*memory.Decider
+	told chan *le.RaceEntry
+	// applied is called with each entry that is to be written, before it is. An error
+	// is the write's answer, and nothing is written.
+	applied atomic.Pointer[func(e *le.RaceEntry) error]
+	over    chan struct{} // ends what still hangs, at the test's end
+}
+
+func newRumours(t *testing.T, d *memory.Decider) *rumours {
+	r := &rumours{Decider: d, told: make(chan *le.RaceEntry, 16), over: make(chan struct{})}
+	t.Cleanup(func() { close(r.over) })
+	return r
+}
+
+// stamped is the version of what the feed told: told of at a time of its own.
+type stamped struct {
+	le.LeaderToken
+	at time.Time
+}
+
+func (s stamped) CommitTS() time.Time { return s.at }
+
+func (r *rumours) apply(f func(e *le.RaceEntry) error) { r.applied.Store(&f) }
+
+func (r *rumours) tell(e *le.RaceEntry) {
+	e = e.Clone()
+	e.Token = stamped{e.Token, time.Now()}
+	r.told <- e
+}
+
+func (r *rumours) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
+	if s, ok := e.Token.(stamped); ok {
+		e = e.Clone()
+		e.Token = s.LeaderToken
+	}
+	if applied := r.applied.Load(); applied != nil {
+		if err := (*applied)(e); err != nil {
+			return nil, err
+		}
+	}
+	return r.Decider.WriteEntry(ctx, e)
+}
+
+func (r *rumours) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
+	return func(yield func(*le.RaceEntry, error) bool) {
+		if !yield(r.Entry(), nil) {
+			return
+		}
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case e := <-r.told:
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+var errNoQuorum = errors.New("the primary has lost its replicas: not committed")
+
+// uncommitted makes r apply writes without ever committing one: the feed tells of
+// each, and the write fails some time later.
+func (r *rumours) uncommitted(after time.Duration) {
+	r.apply(func(e *le.RaceEntry) error {
+		r.tell(e)
+		select {
+		case <-time.After(after):
+		case <-r.over:
+		}
+		return errNoQuorum
+	})
+}
+
+// Rule 7: a pushed record does not confirm the acquisition that it bears: its store
+// may undo it.
+func TestRule07PushedAcquisitionBeginsNothing(t *testing.T) {
+	for name, after := range map[string]time.Duration{"fails soon": time.Second, "fails late": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRumours(t, memory.NewDecider())
+				r.uncommitted(after)
+				a := join(t, r.Decider, "a", func(c *config) { c.Decider = r })
+				for range 200 {
+					sleep(T / 60)
+					a.follows(t)
+				}
+				if a.count() > 0 {
+					t.Fatal("a led by a record that was never committed")
+				}
+				r.applied.Store(nil)
+				sleep(T)
+				a.leads(t)
+			})
+		})
+	}
+}
+
+// Rule 7: nor does it move a view on.
+func TestRule07PushedExtensionMovesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		r := newRumours(t, d)
+		a := join(t, d, "a", func(c *config) { c.Decider = r })
+		sleep(time.Second)
+		a.leads(t)
+		end := a.View().Get()
+		r.uncommitted(time.Second)
+		for a.View().ValueInFuture() {
+			if !a.View().Get().Equal(end) {
+				t.Fatalf("a pushed record moved the view by %v", a.View().Get().Sub(end))
+			}
+			if time.Now().After(end) {
+				t.Fatal("the view outlived its end")
+			}
+			sleep(T / 100)
+		}
+		if got := a.leadership(t, 0).cause; !errors.Is(got, le.ErrExpired) {
+			t.Errorf("cause %v, want ErrExpired", got)
+		}
+	})
+}
+
+// Rule 7: a pushed record that bears an open write of one's own is a reason to read
+// at once, and the read confirms it.
+func TestRule07PushedRecordIsReadAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		r := newRumours(t, d)
+		a := join(t, d, "a", func(c *config) { r.Decider, c.Decider = c.Decider.(*memory.Decider), r })
+		sleep(time.Second)
+		a.leads(t)
+		end := a.View().Get()
+		// The next extension lands, its answer is lost, and so is that of each read
+		// until the back-off is long; then the feed tells of it.
+		a.store.Inject(memory.Always(memory.Fault{Err: errNoQuorum}).On(memory.Read))
+		landed := make(chan struct{})
+		r.apply(func(e *le.RaceEntry) error {
+			r.apply(func(*le.RaceEntry) error { return errNoQuorum })
+			if _, err := r.Decider.Handle().WriteEntry(t.Context(), e); err != nil {
+				t.Error(err)
+			}
+			close(landed)
+			return errNoQuorum
+		})
+		<-landed
+		sleep(4 * time.Second)
+		a.store.Inject(nil)
+		told, before := time.Now(), len(a.opsSince(time.Time{}, le.OpRead))
+		r.tell(d.Entry())
+		synctest.Wait()
+		reads := a.opsSince(time.Time{}, le.OpRead)
+		if len(reads) != before+1 || !reads[before].Start.Equal(told) {
+			t.Fatalf("%d reads at the moment of the push, want one", len(reads)-before)
+		}
+		if got := a.View().Get(); !got.After(end) {
+			t.Fatal("the read did not confirm the extension")
+		}
+		a.leads(t)
+	})
+}
+
+// Contract: a pushed vacancy, or another's leadership, that was never committed costs
+// time, and no more than a term and the margins.
+func TestRule12FeedOfWhatIsUndone(t *testing.T) {
+	for name, rumour := range map[string]func(e *le.RaceEntry){
+		"vacancy": func(e *le.RaceEntry) { e.LeaderID, e.Extension = "", e.Extension+1 },
+		"another's leadership": func(e *le.RaceEntry) {
+			e.LeaderID, e.Incarnation, e.ElectionNumber, e.Extension = "c", "c's", e.ElectionNumber+1, 0
+			e.TermExpiry = time.Now().Add(T)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				feeds := []*rumours{newRumours(t, d.Handle()), newRumours(t, d.Handle())}
+				a := join(t, d, "a", func(c *config) { c.Decider = feeds[0] })
+				synctest.Wait()
+				a.leads(t)
+				b := join(t, d, "b", func(c *config) { c.Decider = feeds[1] })
+				sleep(time.Second)
+				told := d.Entry()
+				rumour(told)
+				for _, f := range feeds {
+					f.tell(told)
+				}
+				begin := time.Now()
+				for led := false; !led; {
+					if a.View().ValueInFuture() && b.View().ValueInFuture() {
+						t.Fatal("two views at once")
+					}
+					sleep(10 * time.Millisecond)
+					led = (a.View().ValueInFuture() || b.View().ValueInFuture()) && time.Since(begin) > time.Second
+					if time.Since(begin) > 2*(T+S) {
+						t.Fatalf("nobody leads %v after a feed told of what was undone", time.Since(begin))
+					}
+				}
+			})
+		})
+	}
+}
+
+// sightings is what an observer under test was told.
+type sightings struct {
+	mu    sync.Mutex
+	all   []string
+	ops   []le.StoreOp
+	done  chan error
+	stop  context.CancelFunc
+	store *memory.Decider
+}
+
+func (s *sightings) add(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, what)
+}
+
+func (s *sightings) list() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.all)
+}
+
+func (s *sightings) reads(since time.Time) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, op := range s.ops {
+		if !op.Start.Before(since) {
+			n++
+		}
+	}
+	return n
+}
+
+// counted is n, or where that was born in the bubble the how manieth since.
+func counted(n le.ElectionNumber) le.ElectionNumber {
+	if n >= first {
+		return n - first + 1
+	}
+	return n
+}
+
+// observe watches d. pause is how long each callback takes.
+func observe(t *testing.T, d *memory.Decider, poll bool, pause time.Duration) *sightings {
+	s := &sightings{done: make(chan error, 1), store: d.Handle()}
+	w := le.WatchConfig{MaxClockSkew: S, Decider: s.store,
+		Lapsed: func(_ context.Context, e le.RaceEntry) { s.add(fmt.Sprintf("lapsed %d", counted(e.ElectionNumber))) },
+		Trace: &le.Trace{StoreOp: func(op le.StoreOp) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.ops = append(s.ops, op)
+		}},
+	}
+	if poll {
+		w.Decider = s.store.Polled()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	s.stop = cancel
+	go func() {
+		s.done <- w.Watch(ctx, func(_ context.Context, e le.RaceEntry) {
+			time.Sleep(pause)
+			s.add(fmt.Sprintf("%d/%d %s", counted(e.ElectionNumber), e.Extension, e.LeaderID))
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		s.store.Inject(nil)
+		if err := <-s.done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Watch returned %v", err)
+		}
+	})
+	synctest.Wait()
+	return s
+}
+
+// Watch tells of every leadership, extension and vacancy, in order, and of nothing
+// twice.
+func TestWatchTellsEverything(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		s := observe(t, d, false, 0)
+		a := join(t, d, "a")
+		sleep(16 * time.Second)
+		a.quit()
+		b := join(t, d, "b")
+		sleep(time.Second)
+		want := []string{"1/0 a", "1/1 a", "1/2 a", "1/3 ", "2/0 b"}
+		if got := s.list(); !slices.Equal(got, want) {
+			t.Fatalf("saw %q, want %q", got, want)
+		}
+		if n := s.reads(time.Time{}); n > 0 {
+			t.Errorf("%d reads on a healthy feed", n)
+		}
+		b.store.Inject(memory.LoseRequests())
+		sleep(T + S - time.Second - time.Millisecond)
+		if got := s.list(); len(got) != 5 {
+			t.Fatalf("saw %q before the term had run out", got)
+		}
+		sleep(spread)
+		if got := s.list(); len(got) != 6 || got[5] != "lapsed 2" {
+			t.Fatalf("saw %q, want the lapse", got)
+		}
+		if n := s.reads(time.Time{}); n != 1 {
+			t.Errorf("%d reads, want the one after TermExpiry + S", n)
+		}
+		sleep(time.Minute)
+		if got := s.list(); len(got) != 6 {
+			t.Fatalf("saw %q: a lapse is told once", got)
+		}
+	})
+}
+
+// On a polled store an observer makes at most about two reads a term.
+func TestWatchPolls(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		join(t, d, "a")
+		s := observe(t, d, true, 0)
+		begin := time.Now()
+		sleep(100 * T)
+		if n := s.reads(begin); n > 210 {
+			t.Errorf("%d reads in 100 terms", n)
+		}
+		if n := len(s.list()); n < 190 {
+			t.Errorf("%d sightings of about 214 extensions", n)
+		}
+	})
+}
+
+// A slow callback merges extensions, and misses no leadership and no vacancy.
+func TestWatchSlowCallback(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		s := observe(t, d, false, time.Minute)
+		for range 3 {
+			a := join(t, d, "a")
+			sleep(40 * time.Second)
+			a.quit()
+			synctest.Wait() // or the feed may show the next leader's record only
+		}
+		sleep(10 * time.Minute)
+		var kinds []string
+		for _, what := range s.list() {
+			var n, ext int
+			var id string
+			fmt.Sscanf(what, "%d/%d %s", &n, &ext, &id)
+			kinds = append(kinds, fmt.Sprintf("%d%s", n, id))
+		}
+		if got := slices.Compact(kinds); !slices.Equal(got, []string{"1a", "1", "2a", "2", "3a", "3"}) {
+			t.Fatalf("saw %q", got)
+		}
+		if len(kinds) >= 18 {
+			t.Fatalf("%d calls: extensions were not merged", len(kinds))
+		}
+	})
+}
+
+// A stuck callback costs a bounded number of waiting records.
+func TestWatchStuckCallbackIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		s := observe(t, d, false, time.Hour)
+		for i := range 1000 {
+			e := rival(le.ElectionNumber(i + 1))
+			d.Replace(e)
+			synctest.Wait()
+		}
+		sleep(200 * time.Hour)
+		got := s.list()
+		if len(got) > 140 {
+			t.Fatalf("%d records waited", len(got))
+		}
+		if last := got[len(got)-1]; last != "lapsed 1000" {
+			t.Fatalf("the newest was dropped: %q", last)
+		}
+	})
+}
+
+// Transient errors never end Watch; a permanent one only at the very start.
+func TestWatchErrors(t *testing.T) {
+	for _, poll := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a")
+			s := observe(t, d, poll, 0)
+			synctest.Wait()
+			s.store.Inject(memory.Fail(fmt.Errorf("denied: %w", le.ErrPermanent)))
+			sleep(time.Hour)
+			s.store.Inject(nil)
+			sleep(2 * time.Minute)
+			n := len(s.list())
+			sleep(time.Minute)
+			if len(s.list()) == n {
+				t.Fatal("Watch did not come back")
+			}
+			a.quit()
+		})
+		d := memory.NewDecider()
+		d.Inject(memory.Fail(fmt.Errorf("no such bucket: %w", le.ErrPermanent)))
+		w := le.WatchConfig{Decider: d}
+		if poll {
+			w.Decider = d.Polled()
+		}
+		if err := w.Watch(t.Context(), func(context.Context, le.RaceEntry) {}); !errors.Is(err, le.ErrPermanent) {
+			t.Fatalf("poll %v: %v, want ErrPermanent", poll, err)
+		}
+	}
+}
+
+// Watch returns after its callback has, and drops what waits.
+func TestWatchEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(rival(1))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cause := errors.New("enough")
+		calls := 0
+		go func() {
+			time.Sleep(time.Second)
+			d.Replace(rival(2))
+			cancel(cause)
+		}()
+		err := le.WatchConfig{Decider: d}.Watch(ctx, func(ctx context.Context, _ le.RaceEntry) {
+			calls++
+			time.Sleep(10 * time.Second)
+		})
+		if err != cause || calls != 1 {
+			t.Fatalf("%v after %d calls", err, calls)
+		}
+	})
+}
+
+// Nor is told what only comes to be known when it has ended.
+func TestWatchTellsNothingAfterItsEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(rival(1))
+		ctx, cancel := context.WithCancel(t.Context())
+		calls, hang := 0, make(chan struct{})
+		go func() {
+			sleep(time.Second)
+			d.Inject(memory.Always(memory.Fault{Hang: hang}).On(memory.Read))
+			sleep(T/2 + time.Second) // a read hangs, and was not given up
+			d.Replace(rival(2))
+			cancel()
+			sleep(time.Second)
+			close(hang)
+		}()
+		err := le.WatchConfig{Decider: d.Polled()}.Watch(ctx, func(context.Context, le.RaceEntry) {
+			calls++
+			time.Sleep(T)
+		})
+		if !errors.Is(err, context.Canceled) || calls != 1 {
+			t.Fatalf("%v after %d calls", err, calls)
+		}
+	})
+}
+
+// A feed that falls silent while nobody leads does not make an observer blind.
+func TestWatchSilentFeedDuringAVacancy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(&le.RaceEntry{ElectionNumber: 2, Extension: 4, TermLength: T, TermExpiry: time.Now()})
+		s := observe(t, d, false, 0)
+		s.store.Inject(memory.Always(memory.Fault{Delay: time.Hour}).On(memory.Feed)) // heeds its ctx
+		sleep(time.Second)
+		a := join(t, d, "a")
+		sleep(2 * T)
+		if got := s.list(); len(got) < 2 || got[1][:2] != "3/" {
+			t.Fatalf("saw %q, want the leadership that the feed withheld", got)
+		}
+		s.store.Inject(nil)
+		sleep(10 * T)
+		begin := time.Now()
+		n := len(s.list())
+		sleep(10 * T)
+		if len(s.list())-n < 20 || s.reads(begin) > 1 {
+			t.Fatalf("%d sightings and %d reads in ten terms: the feed was not started again", len(s.list())-n, s.reads(begin))
+		}
+		a.quit()
+	})
+}
+
+// A term that no right clock wrote lapses by patience, which counts the record's terms, not the observer's default.
+func TestWatchLapsedByPatience(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := rival(2)
+		e.TermLength, e.TermExpiry = time.Second, time.Now().Add(2*time.Hour)
+		d.Replace(e)
+		var lapsed time.Duration
+		begin := time.Now()
+		w := le.WatchConfig{Decider: d.Handle(), MaxClockSkew: 100 * time.Millisecond, Lapsed: func(context.Context, le.RaceEntry) { lapsed = time.Since(begin) }}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_ = w.Watch(ctx, func(context.Context, le.RaceEntry) {})
+		if lapsed < 2*time.Second || lapsed > 2*time.Second+100*time.Millisecond {
+			t.Errorf("lapsed after %v, want two terms of a second", lapsed)
+		}
+	})
+}
+
+// A stale read is no evidence of a lapse.
+func TestWatchLapsedNeedsTheKnownRecord(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(rival(2))
+		stale := d.Entry()
+		next := stale.Clone()
+		next.Extension, next.TermExpiry = 1, next.TermExpiry.Add(time.Second)
+		d.Replace(next)
+		var lie atomic.Bool
+		lie.Store(true)
+		var lapsed atomic.Int64
+		reader := &lying{d.Handle(), func(e *le.RaceEntry, err error) (*le.RaceEntry, error) {
+			if lie.Load() {
+				return stale.Clone(), err
+			}
+			return e, err
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		feed := struct {
+			*lying
+			le.ChangeFeed
+		}{reader, d.Handle()}
+		go func() {
+			done <- le.WatchConfig{Decider: feed, MaxClockSkew: S, Lapsed: func(context.Context, le.RaceEntry) { lapsed.Add(1) }}.
+				Watch(ctx, func(context.Context, le.RaceEntry) {})
+		}()
+		sleep(2 * T)
+		if lapsed.Load() != 0 {
+			t.Fatal("lapsed by a read that returned an older record")
+		}
+		lie.Store(false)
+		sleep(T)
+		if lapsed.Load() != 1 {
+			t.Fatalf("lapsed %d times once the read was true", lapsed.Load())
+		}
+		cancel()
+		<-done
+	})
+}
+
+// A MaxClockSkew beyond all sense is taken for a year: no sum of times overflows, so nothing lapses
+// before its time, and a store whose feed is well is not asked without end.
+func TestWatchHugeSkew(t *testing.T) {
+	for name, how := range map[string]func(*config){"clocks": func(*config) {}, "unsynchronized": func(c *config) { c.ClockPolicy = le.Unsynchronized }} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				join(t, d, "a", how)
+				observer := d.Handle()
+				reads := 0
+				observer.Inject(func(op memory.Op) memory.Fault {
+					if op.Kind == memory.Read {
+						reads++
+					}
+					return memory.Fault{Delay: time.Millisecond}
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 10*T)
+				defer cancel()
+				w := le.WatchConfig{Decider: observer, MaxClockSkew: math.MaxInt64, Lapsed: func(_ context.Context, e le.RaceEntry) { t.Errorf("%+v has lapsed", e) }}
+				_ = w.Watch(ctx, func(context.Context, le.RaceEntry) {})
+				if reads > 1 {
+					t.Errorf("%d reads in ten terms", reads)
+				}
+			})
+		})
+	}
+}

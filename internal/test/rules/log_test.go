@@ -1,0 +1,664 @@
+//go:build go1.25
+
+package rules
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/viewtest"
+)
+
+// lines is a log.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), what)
+}
+
+// clear forgets what was logged.
+func (l *lines) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Reset()
+}
+
+// logged gives a candidate a log.
+func logged(l *lines) func(*config) {
+	return func(c *config) { c.Logger = slog.New(slog.NewTextHandler(l, nil)) }
+}
+
+// Without a Logger the program's own gets what goes wrong, and nothing else.
+func TestWithoutALoggerTheDefaultWarns(t *testing.T) {
+	var l lines
+	old := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&l, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	defer slog.SetDefault(old)
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) { c.Logger = nil })
+		sleep(time.Minute)
+		if n := l.count("\n"); n > 0 {
+			t.Errorf("%d lines of a healthy candidate:\n%s", n, &l.text)
+		}
+		a.store.Inject(memory.LoseRequests())
+		sleep(time.Minute)
+		if l.count("level=WARN") == 0 || l.count("a store operation failed") == 0 || l.count("level=INFO")+l.count("level=DEBUG") > 0 {
+			t.Errorf("logged:\n%s", &l.text)
+		}
+	})
+}
+
+// The error of a caller that waited in vain says what the store said, even if that was nothing, and
+// wraps the ctx's error.
+func TestStoresLastErrorIsTold(t *testing.T) {
+	hang := make(chan struct{})
+	for name, c := range map[string]struct {
+		fault memory.Faults
+		says  string
+	}{
+		"fails": {memory.LoseRequests(), "connection lost"},
+		"hangs": {func(memory.Op) memory.Fault { return memory.Fault{Hang: hang} }, "no answer"},
+	} {
+		for call, f := range map[string]func(ctx context.Context, cfg le.Config) error{
+			"Acquire": func(ctx context.Context, cfg le.Config) error { return cfg.Acquire(ctx) },
+			"Run": func(ctx context.Context, cfg le.Config) error {
+				return cfg.Run(ctx, func(context.Context, *le.TimeView) error { return nil })
+			},
+			"Watch": func(ctx context.Context, cfg le.Config) error {
+				return le.WatchConfig{Decider: cfg.Decider}.Watch(ctx, func(context.Context, le.RaceEntry) {})
+			},
+		} {
+			t.Run(call+" "+name, func(t *testing.T) {
+				for _, wait := range []time.Duration{time.Second, time.Minute} {
+					bubble(t, func(t *testing.T) {
+						d := memory.NewDecider()
+						hang = make(chan struct{})
+						defer close(hang)
+						d.Inject(c.fault)
+						ctx, cancel := context.WithTimeout(t.Context(), wait)
+						defer cancel()
+						err := f(ctx, le.Config{Decider: d.Polled(), LeaderID: "a", Logger: slog.New(slog.DiscardHandler)})
+						if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), c.says) {
+							t.Errorf("after %v: %v, want it to say %q", wait, err, c.says)
+						}
+					})
+				}
+			})
+		}
+	}
+	bubble(t, func(t *testing.T) {
+		a := join(t, memory.NewDecider(), "a")
+		a.store.Inject(memory.LoseRequests())
+		sleep(10 * time.Second)
+		if err := a.LastError(); !errors.Is(err, memory.ErrLost) {
+			t.Errorf("LastError is %v", err)
+		}
+		a.store.Inject(nil)
+		sleep(T)
+		if err := a.LastError(); err != nil {
+			t.Errorf("LastError is %v, of a store that works", err)
+		}
+		a.quit()
+		if err := a.Wait(); err != context.Canceled {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// A leader that resigns from OnElected, and not with its own ctx, waits for itself: until its view
+// has ended, and then it is told so.
+func TestResignFromOnElectedWithAnotherCtx(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		self := make(chan *le.Campaign, 1)
+		resigned := make(chan error, 1)
+		var view *le.TimeView
+		cfg := le.Config{Decider: d, LeaderID: "a", TermLength: T, MaxClockSkew: S, Logger: slog.New(slog.DiscardHandler), OnElected: func(ctx context.Context, v *le.TimeView) {
+			if view != nil {
+				<-ctx.Done()
+				return
+			}
+			view = v
+			resigned <- (<-self).Resign(context.Background())
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c, err := cfg.Start(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		self <- c
+		sleep(3 * T)
+		select {
+		case err := <-resigned:
+			if err == nil || !strings.Contains(err.Error(), "OnElected has not returned") {
+				t.Errorf("Resign returned %v", err)
+			}
+		default:
+			t.Error("Resign waits for itself")
+		}
+		if view.ValueInFuture() {
+			t.Error("the view is alive")
+		}
+		cancel()
+		<-c.Done()
+	})
+}
+
+// What does not return is named, once.
+func TestCallbacksThatDoNotReturnAreNamed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var l lines
+		work, news := make(chan struct{}), make(chan struct{})
+		a := join(t, memory.NewDecider(), "a", logged(&l), func(c *config) {
+			c.DrainTimeout = 5 * time.Second
+			c.OnElected = func(context.Context, *le.TimeView) { <-work }
+			c.LeaderChanged = func(context.Context, le.RaceEntry) { <-news }
+		})
+		sleep(time.Second)
+		a.stop()
+		sleep(4 * time.Second)
+		if n := l.count("past DrainTimeout"); n != 0 {
+			t.Errorf("named too early:\n%s", &l.text)
+		}
+		sleep(time.Minute)
+		if n := l.count("past DrainTimeout"); n != 1 || l.count("runs=OnElected") != 1 {
+			t.Errorf("named %d times:\n%s", n, &l.text)
+		}
+		close(work)
+		sleep(time.Minute)
+		if n := l.count("Wait waits for it"); n != 1 || l.count("runs=LeaderChanged") != 1 {
+			t.Errorf("named %d times:\n%s", n, &l.text)
+		}
+		close(news)
+		<-a.Done()
+	})
+}
+
+// Ping tells when only a new process helps: of a LeaderChanged that is stuck, and of a store that
+// refuses for good what this process has.
+func TestPingTellsWhatIsStuck(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		news := make(chan struct{})
+		a := join(t, memory.NewDecider(), "a", func(c *config) { c.LeaderChanged = func(context.Context, le.RaceEntry) { <-news } })
+		sleep(4*T - time.Second)
+		if err := a.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		sleep(2 * time.Second)
+		if err := a.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "LeaderChanged") {
+			t.Errorf("Ping returned %v", err)
+		}
+		close(news)
+		sleep(time.Second)
+		if err := a.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+
+		refused := fmt.Errorf("no such authority: %w", le.ErrPermanent)
+		a.store.Inject(func(op memory.Op) (f memory.Fault) {
+			if op.Kind != memory.Feed {
+				f.Err = refused
+			}
+			return f
+		})
+		sleep(3 * T)
+		if err := a.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		sleep(3 * T)
+		if err := a.Ping(t.Context()); !errors.Is(err, le.ErrPermanent) {
+			t.Errorf("Ping returned %v", err)
+		}
+		a.store.Inject(nil)
+		sleep(T)
+		if err := a.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Rule 17: a permission that is refused may be granted by a server that has begun, or when a new one
+// has got through: it ends a campaign if it was refused for a term.
+func TestRule17DeniedForATerm(t *testing.T) {
+	denied := func(memory.Op) memory.Fault { return memory.Fault{Err: fmt.Errorf("403: %w", le.ErrDenied)} }
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled)
+		a.store.Inject(denied)
+		sleep(T - time.Second)
+		a.store.Inject(nil)
+		sleep(T)
+		a.leads(t)
+	})
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Inject(denied)
+		begun := time.Now()
+		err := le.Config{Decider: d.Polled(), LeaderID: "a", TermLength: T, MaxClockSkew: S}.Acquire(t.Context())
+		if took := time.Since(begun); !errors.Is(err, le.ErrDenied) || took < T || took > 2*T {
+			t.Errorf("%v after %v", err, took)
+		}
+	})
+	bubble(t, func(t *testing.T) { // other answers between
+		d := memory.NewDecider()
+		n := 0
+		d.Inject(func(memory.Op) memory.Fault {
+			if n++; n%2 == 0 {
+				return memory.Fault{Err: memory.ErrLost}
+			}
+			return denied(memory.Op{})
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*T)
+		defer cancel()
+		if err := (le.Config{Decider: d.Polled(), LeaderID: "a", TermLength: T, MaxClockSkew: S}).Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
+
+// A leader whose clock is ahead by more than twice MaxClockSkew is called so once a minute by each of
+// the others, though every record of it shows that. Another such leader is called so at once.
+func TestClocksDisagreeIsLoggedBriefly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		laptop := join(t, d, "laptop", unstamped, on(clocks.NewOffset(nil, 2*time.Hour)))
+		sleep(time.Second)
+		var standby, observer lines
+		join(t, d, "a", unstamped, logged(&standby))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S, Logger: slog.New(slog.NewTextHandler(&observer, nil))}.Watch(ctx,
+				func(context.Context, le.RaceEntry) {})
+		}()
+		sleep(time.Hour)
+		const line = "clocks disagree"
+		for name, l := range map[string]*lines{"standby": &standby, "observer": &observer} {
+			if n := l.count(line); n < 50 || n > 61 {
+				t.Errorf("the %s logged %d lines in an hour, want about one a minute", name, n)
+			}
+		}
+		before := observer.count(line)
+		laptop.quit()
+		e := rival(d.Entry().ElectionNumber + 1)
+		e.TermExpiry = time.Now().Add(time.Hour)
+		d.Replace(e)
+		sleep(time.Second)
+		if n := observer.count(line); n != before+1 {
+			t.Errorf("%d lines about another leader, want 1", n-before)
+		}
+		cancel()
+		<-done
+	})
+}
+
+var errRefused = errors.New("dial tcp 192.0.2.7:5432: connect: connection refused")
+
+// outages are stores that fail in all ways.
+var outages = map[string]func() memory.Faults{
+	"refused": func() memory.Faults { return memory.Fail(errRefused) },
+	"hangs":   func() memory.Faults { return memory.Always(memory.Fault{AnswerDelay: 10 * time.Hour}) },
+	"by turns": func() memory.Faults {
+		n := 0
+		return func(memory.Op) memory.Fault {
+			if n++; n%2 == 0 {
+				return memory.Fault{Err: fmt.Errorf("403: %w", le.ErrPermanent)}
+			}
+			return memory.Fault{Err: errRefused}
+		}
+	},
+}
+
+// An outage takes few lines of the log: one or two when it begins, one a minute, and one or two when
+// it is over. The lines say how many calls have failed. So for a leader, a standby and an observer.
+func TestOutageIsLoggedBriefly(t *testing.T) {
+	for name, fault := range outages {
+		for _, feed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, feed %v", name, feed), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					d := memory.NewDecider()
+					logs, stores := map[string]*lines{}, []*memory.Decider{}
+					for _, id := range []string{"leader", "standby"} {
+						logs[id] = &lines{}
+						m := join(t, d, id, logged(logs[id]), func(c *config) {
+							if !feed {
+								polled(c)
+							}
+						})
+						stores = append(stores, m.store)
+						sleep(time.Second)
+					}
+					logs["observer"] = &lines{}
+					o := d.Handle()
+					var observed le.RaceDecider = o
+					if !feed {
+						observed = o.Polled()
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					done := make(chan error, 1)
+					go func() {
+						done <- le.WatchConfig{Decider: observed, MaxClockSkew: S, Logger: slog.New(slog.NewTextHandler(logs["observer"], nil))}.Watch(ctx, func(context.Context, le.RaceEntry) {})
+					}()
+					sleep(time.Minute)
+					for _, l := range logs {
+						if l.count("level=WARN") > 0 {
+							t.Errorf("in calm:\n%s", &l.text)
+						}
+						l.clear()
+					}
+					for _, s := range append(stores, o) {
+						s.Inject(fault())
+					}
+					sleep(time.Minute)
+					for who, l := range logs {
+						if n := l.count("level=WARN"); n < 1 || n > 6 || l.count("operation failed") == 0 {
+							t.Errorf("%s: %d warnings in the first minute:\n%s", who, n, &l.text)
+						}
+						l.clear()
+					}
+					sleep(time.Hour)
+					for who, l := range logs {
+						if n := l.count("level=WARN"); n < 40 || n > 61 || l.count(" failed=") < n-1 {
+							t.Errorf("%s: %d warnings in an hour:\n%s", who, n, &l.text)
+						}
+						l.clear()
+					}
+					for _, s := range append(stores, o) {
+						s.Inject(nil)
+					}
+					sleep(2 * time.Minute)
+					for who, l := range logs {
+						if l.count("the store is back") != 1 || l.count(" after=1h") < 1 || l.count(" failed=") < 1 || l.count("\n") > 6 {
+							t.Errorf("%s, when it is over:\n%s", who, &l.text)
+						}
+					}
+					cancel()
+					<-done
+				})
+			})
+		}
+	}
+}
+
+// If calls fail and work by turns, that too is few lines.
+func TestFlappingStoreIsLoggedBriefly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var l lines
+		a := join(t, memory.NewDecider(), "a", polled, logged(&l))
+		sleep(time.Minute)
+		a.store.Inject(everyOther(nil))
+		l.clear()
+		sleep(time.Hour)
+		if n := l.count("tried again"); n < 2 || n > 61 {
+			t.Errorf("%d warnings in an hour:\n%s", n, &l.text)
+		}
+		if n := l.count("the store is back"); n > 61 {
+			t.Errorf("it is back %d times in an hour", n)
+		}
+	})
+}
+
+// While writes fail, the store is not back, though reads work.
+func TestHalfAnOutageIsLogged(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var l lines
+		a := join(t, memory.NewDecider(), "a", polled, logged(&l))
+		sleep(time.Minute)
+		a.store.Inject(memory.Fail(errRefused).On(memory.Write))
+		sleep(time.Hour)
+		if n := l.count("the store is back"); n > 0 {
+			t.Errorf("it is back %d times while writes fail:\n%s", n, &l.text)
+		}
+		a.store.Inject(nil)
+		sleep(T)
+		if n := l.count("the store is back"); n != 1 {
+			t.Errorf("it is back %d times:\n%s", n, &l.text)
+		}
+	})
+}
+
+// A second outage has lines of its own, for a leader and for a standby, whose feed fails as well.
+func TestEachOutageIsLogged(t *testing.T) {
+	for _, feed := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			var l lines
+			d, feeds := memory.NewDecider(), 0
+			if feed {
+				join(t, d, "leader")
+				sleep(time.Second)
+				feeds = 1
+			}
+			a := join(t, d, "a", logged(&l), func(c *config) {
+				if !feed {
+					polled(c)
+				}
+			})
+			for range 2 {
+				sleep(5 * time.Minute)
+				l.clear()
+				a.store.Inject(memory.LoseRequests())
+				sleep(30 * time.Second)
+				a.store.Inject(nil)
+				sleep(time.Minute)
+				if l.count("it will be tried again") != 1 || l.count("the store is back") != 1 ||
+					l.count("the feed failed") != feeds || l.count("the feed delivers") != feeds || l.count("failed=0") > 0 {
+					t.Errorf("logged:\n%s", &l.text)
+				}
+			}
+		})
+	}
+}
+
+// That others' writes work does not say so of a candidate that alone may not write.
+func TestWhoMayNotWriteHearsOfNoEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var l lines
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled, logged(&l))
+		sleep(time.Minute)
+		a.store.Inject(memory.Fail(errRefused).On(memory.Write))
+		n := d.Entry().ElectionNumber
+		for range 60 {
+			n++
+			d.Replace(rival(n))
+			sleep(T + 30*time.Second)
+		}
+		if n := l.count("the store is back"); n > 0 || l.count("level=WARN") == 0 {
+			t.Errorf("it is back %d times while its writes fail:\n%s", n, &l.text)
+		}
+	})
+}
+
+// A write that lost a race shows that the store takes writes again. If another's record shows that a
+// write that failed is over, the outage is over when no other has failed for a minute. So a standby,
+// which writes no more for long, does not leave an outage of writes open.
+func TestOutageOfWritesIsOverWithoutAWrite(t *testing.T) {
+	for name, then := range map[string]func(d *memory.Decider) memory.Fault{
+		"lost race": func(*memory.Decider) memory.Fault { return memory.Fault{Err: le.ErrLostRace} },
+		"news": func(d *memory.Decider) memory.Fault {
+			e := rival(first + 5)
+			e.TermLength, e.TermExpiry = time.Hour, time.Now().Add(time.Hour)
+			d.Replace(e)
+			return memory.Fault{Err: errRefused}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var l lines
+				d := memory.NewDecider()
+				d.Replace(rival(first))
+				writes := 0
+				join(t, d, "a", logged(&l), func(c *config) {
+					c.Decider.(*memory.Decider).Inject(memory.Faults(func(memory.Op) memory.Fault {
+						if writes++; writes == 1 {
+							return memory.Fault{Err: errRefused}
+						}
+						return then(d)
+					}).On(memory.Write))
+				}, polled)
+				sleep(2*T + T/2 + time.Minute)
+				if writes < 2 || l.count("the store is back") != 1 {
+					t.Errorf("after %d writes:\n%s", writes, &l.text)
+				}
+			})
+		})
+	}
+}
+
+// noFeed is a store that can push, by its type, and never does.
+type noFeed struct{ le.RaceDecider }
+
+func (noFeed) Changes(context.Context) iter.Seq2[*le.RaceEntry, error] {
+	return func(yield func(*le.RaceEntry, error) bool) { yield(nil, errRefused) }
+}
+
+// A store that cannot push is polled for good. One line says so.
+func TestFeedThatNeverWorksIsLoggedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var l lines
+		join(t, memory.NewDecider(), "a", logged(&l), func(c *config) {
+			c.Decider = noFeed{c.Decider.(*memory.Decider).Polled()}
+		})
+		sleep(time.Hour)
+		if n := l.count("the feed failed"); n != 1 || l.count("level=WARN") != 1 {
+			t.Errorf("logged:\n%s", &l.text)
+		}
+	})
+}
+
+// The first line of a campaign says which record it is about, as far as that is known before the
+// store was asked; what the first answer adds is said once.
+func TestLogNamesThePlace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var log bytes.Buffer
+		err := le.Config{Decider: &resolving{RaceDecider: memory.NewDecider()}, LeaderID: "a", Logger: slog.New(slog.NewTextHandler(&log, nil))}.
+			Run(t.Context(), func(context.Context, *le.TimeView) error {
+				sleep(le.DefaultTermLength)
+				return nil
+			})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, _, _ := strings.Cut(log.String(), "\n")
+		if !strings.Contains(first, "campaign started") || !strings.Contains(first, `place="table e"`) {
+			t.Errorf("the first line is %s", first)
+		}
+		if n := strings.Count(log.String(), `place="host h, table s.e"`); n != 1 {
+			t.Errorf("the place that was found is told %d times:\n%s", n, log.String())
+		}
+	})
+}
+
+// resolving is a decider that knows its place only when the store has answered.
+type resolving struct {
+	le.RaceDecider
+	found atomic.Bool
+}
+
+func (r *resolving) String() string {
+	if r.found.Load() {
+		return "host h, table s.e"
+	}
+	return "table e"
+}
+
+func (r *resolving) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
+	defer r.found.Store(true)
+	return r.RaceDecider.ReadCurrent(ctx)
+}
+
+// Whoever hears that a leadership has begun has heard of its record and of its view: metrics
+// would say otherwise that nobody leads.
+func TestTraceTellsOfTheViewBeforeTheStatus(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var told []string
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) {
+			c.Trace = &le.Trace{
+				News:          func(e le.RaceEntry) { told = append(told, "news of "+e.LeaderID) },
+				Extended:      func(e le.ViewExtended) { told = append(told, "view") },
+				StatusChanged: func(s le.StatusChange) { told = append(told, s.To.String()) },
+			}
+		})
+		synctest.Wait()
+		a.quit()
+		synctest.Wait()
+		want := []string{"news of ", "news of a", "view", "leading", "draining"}
+		if len(told) < len(want) || !slices.Equal(told[:len(want)], want) {
+			t.Errorf("told %q, want %q first", told, want)
+		}
+	})
+}
+
+// Every hook of every Trace is called, in their order, also those that were added later; what is
+// joined does not depend on who comes first.
+func TestJoinTraces(t *testing.T) {
+	var called []int
+	trace := func(n int, without int) *le.Trace {
+		made := &le.Trace{}
+		hooks := reflect.ValueOf(made).Elem()
+		for i := range hooks.NumField() {
+			if i != without {
+				hooks.Field(i).Set(reflect.MakeFunc(hooks.Field(i).Type(), func([]reflect.Value) []reflect.Value { called = append(called, n); return nil }))
+			}
+		}
+		return made
+	}
+	for without := range reflect.TypeFor[le.Trace]().NumField() {
+		all := reflect.ValueOf(le.JoinTraces(nil, trace(1, -1), &le.Trace{}, trace(2, without), nil, trace(3, -1))).Elem()
+		for i := range all.NumField() {
+			called = nil
+			want := []int{1, 2, 3}
+			if i == without {
+				want = []int{1, 3}
+			}
+			if all.Field(i).Call([]reflect.Value{reflect.Zero(all.Field(i).Type().In(0))}); !slices.Equal(called, want) {
+				t.Errorf("%s calls %v, want %v", all.Type().Field(i).Name, called, want)
+			}
+		}
+	}
+	if none := le.JoinTraces(nil, nil); none == nil || none.News != nil {
+		t.Errorf("of none: %+v", none)
+	}
+}
+
+// In a ctx of no leadership there is a view, which is over, and which nobody can set.
+func TestViewFrom(t *testing.T) {
+	view := viewtest.New(nil, 7)
+	if got := le.ViewFrom(le.WithView(t.Context(), view.TimeView)); got != view.TimeView {
+		t.Error("another view")
+	}
+	for _, none := range []*le.TimeView{le.ViewFrom(t.Context()), le.ViewFrom(le.WithView(t.Context(), nil))} {
+		if none.ValueInFuture() || none.ElectionNumber() != le.NoElections || none.Clock() == nil {
+			t.Errorf("number %d, %v", none.ElectionNumber(), none.ValueInFuture())
+		}
+	}
+}

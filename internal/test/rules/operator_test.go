@@ -1,0 +1,610 @@
+//go:build go1.25
+
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/file"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// Rule 18: Transfer on a held record sets Successor and raises Extension, and
+// touches neither LeaderID nor TermExpiry. The leader drains and releases with
+// the Successor named, who leads at once.
+func TestRule18TransferFromALivingLeader(t *testing.T) {
+	for _, kind := range []string{"feed", "poll"} {
+		t.Run(kind, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				adjust := func(*config) {}
+				if kind == "poll" {
+					adjust = polled
+				}
+				d := memory.NewDecider()
+				a := join(t, d, "a", adjust)
+				synctest.Wait()
+				b, c := join(t, d, "b", adjust), join(t, d, "c", adjust)
+				sleep(time.Second)
+				before := d.Entry()
+				// See the record as Transfer leaves it: hold the feeds up.
+				var request *le.RaceEntry
+				operator := d.Handle()
+				operator.Inject(func(op memory.Op) memory.Fault {
+					if op.Kind == memory.Write {
+						request = op.Entry
+					}
+					return memory.Fault{}
+				})
+				asked := time.Now()
+				if err := le.Transfer(t.Context(), operator, "c"); err != nil {
+					t.Fatal(err)
+				}
+				if request.Successor != "c" || request.LeaderID != "a" || !request.TermExpiry.Equal(before.TermExpiry) ||
+					request.Incarnation != before.Incarnation || request.ElectionNumber != before.ElectionNumber || request.Extension != before.Extension+1 {
+					t.Fatalf("the request is %+v over %+v", request, before)
+				}
+				if kind == "feed" {
+					synctest.Wait()
+				} else {
+					sleep(T)
+				}
+				c.leads(t)
+				a.follows(t)
+				if b.count() != 0 {
+					t.Fatal("b led in between")
+				}
+				if r := a.leadership(t, 0); !errors.Is(r.cause, le.ErrResigned) {
+					t.Fatalf("cause %v, want ErrResigned", r.cause)
+				}
+				if e := d.Entry(); e.Successor != "" || e.ElectionNumber != first+1 {
+					t.Fatalf("the acquisition left %+v", e)
+				}
+				limit := time.Duration(0)
+				if kind == "poll" {
+					limit = 6*time.Second + T/2
+				}
+				if took := c.leadership(t, 0).from.Sub(asked); took > limit {
+					t.Fatalf("the hand-over took %v, want at most %v", took, limit)
+				}
+			})
+		})
+	}
+}
+
+// Rule 18: on a vacant record Transfer writes the reservation itself.
+func TestRule18TransferOfAVacantRecord(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(&le.RaceEntry{ElectionNumber: 5, TermLength: T, TermExpiry: time.Now()})
+		if err := le.Transfer(t.Context(), d, "c"); err != nil {
+			t.Fatal(err)
+		}
+		if e := d.Entry(); !e.Vacant() || e.Successor != "c" || !e.TermExpiry.Equal(time.Now().Add(T)) || e.Extension != 1 {
+			t.Fatalf("reservation %+v", e)
+		}
+		b := join(t, d, "b")
+		sleep(T / 2)
+		b.follows(t)
+		c := join(t, d, "c")
+		synctest.Wait()
+		c.leads(t)
+	})
+}
+
+// Rule 18: nobody to ask is said, not waited for.
+func TestRule18NobodyToAsk(t *testing.T) {
+	dead := rival(3)
+	dead.TermExpiry = time.Now().Add(-time.Second)
+	for name, e := range map[string]*le.RaceEntry{"no election yet": nil, "the term has run out": dead} {
+		t.Run(name, func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(e)
+			for _, err := range []error{le.Transfer(t.Context(), d, "b"), le.StepDown(t.Context(), d, false)} {
+				if !errors.Is(err, le.ErrNoLeader) {
+					t.Errorf("got %v, want ErrNoLeader", err)
+				}
+			}
+			if got := d.Entry(); e != nil && got.Successor != "" {
+				t.Errorf("written all the same: %+v", got)
+			}
+		})
+	}
+	d := memory.NewDecider()
+	d.Replace(&le.RaceEntry{ElectionNumber: 5, TermExpiry: time.Now()})
+	if err := le.StepDown(t.Context(), d, false); !errors.Is(err, le.ErrNoLeader) {
+		t.Errorf("StepDown of a vacant record: %v, want ErrNoLeader", err)
+	}
+}
+
+// Rule 18: Transfer aims at the leadership that it first read.
+func TestRule18AimsAtOneLeadership(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(rival(3))
+		operator := d.Handle()
+		operator.Inject(func(op memory.Op) memory.Fault {
+			if op.Kind == memory.Write && op.Entry.ElectionNumber == 3 {
+				next := rival(4)
+				next.LeaderID = "other"
+				d.Replace(next)
+			}
+			return memory.Fault{}
+		})
+		err := le.Transfer(t.Context(), operator, "b")
+		if !errors.Is(err, le.ErrLostRace) || !strings.Contains(err.Error(), `"other"`) {
+			t.Fatalf("got %v, want ErrLostRace that names who leads now", err)
+		}
+		if e := d.Entry(); e.Successor != "" {
+			t.Fatalf("the next leadership was asked: %+v", e)
+		}
+	})
+}
+
+// Transfer and StepDown outlast a store that loses requests and answers, and
+// know their own request when they see it.
+func TestRule18RequestsSurviveTheStore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		synctest.Wait()
+		b := join(t, d, "b")
+		sleep(time.Second)
+		operator := d.Handle()
+		operator.Inject(memory.LoseAnswers().On(memory.Write).Times(1))
+		if err := le.Transfer(t.Context(), operator, "b"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		b.leads(t)
+		sleep(2 * T)
+		operator.Inject(memory.LoseAnswers().On(memory.Write).Times(1))
+		if err := le.StepDown(t.Context(), operator, false); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		a.leads(t)
+		operator.Inject(memory.LoseRequests())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := le.StepDown(ctx, operator, false); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, memory.ErrLost) {
+			t.Fatalf("got %v, want the deadline and what the store said", err)
+		}
+		refused := fmt.Errorf("denied: %w", le.ErrPermanent)
+		operator.Inject(memory.Fail(refused))
+		if err := le.StepDown(t.Context(), operator, false); !errors.Is(err, le.ErrPermanent) {
+			t.Fatalf("got %v, want ErrPermanent", err)
+		}
+		a.leads(t)
+	})
+}
+
+// Rule 18: the vacancy of a leader that was asked to step down is reserved for nobody.
+func TestRule18StepDownReservesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		join(t, d, "a")
+		sleep(time.Second)
+		if err := le.StepDown(t.Context(), d, false); err != nil {
+			t.Fatal(err)
+		}
+		sleep(time.Second)
+		if e := d.Entry(); !e.Vacant() || e.Successor != "" || e.TermExpiry.After(time.Now()) {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// Asking for what is so already is no error; asking for nonsense is.
+func TestRule18Arguments(t *testing.T) {
+	d := memory.NewDecider()
+	d.Replace(rival(1))
+	if err := le.Transfer(t.Context(), d, "rival"); err != nil {
+		t.Errorf("to the leader itself: %v", err)
+	}
+	for _, id := range []string{"", le.AnySuccessor} {
+		if err := le.Transfer(t.Context(), d, id); err == nil {
+			t.Errorf("Transfer to %q was taken", id)
+		}
+	}
+	if err := le.StepDown(t.Context(), nil, false); err == nil {
+		t.Error("a nil decider was taken")
+	}
+}
+
+// Rule 3: a Successor who does not come loses the reservation after a term; the
+// one who resigned and the others may then campaign.
+func TestRule03ReservationEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		synctest.Wait()
+		b := join(t, d, "b")
+		sleep(time.Second)
+		begin := time.Now()
+		if err := le.Transfer(t.Context(), d, "nobody"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if e := d.Entry(); !e.Vacant() || e.Successor != "nobody" || !e.TermExpiry.Equal(time.Now().Add(T)) {
+			t.Fatalf("released as %+v", e)
+		}
+		sleep(T - time.Millisecond)
+		a.follows(t)
+		b.follows(t)
+		sleep(spread)
+		if (a.Status() == le.Leading) == (b.Status() == le.Leading) {
+			t.Fatalf("a is %v, b is %v after %v", a.Status(), b.Status(), time.Since(begin))
+		}
+	})
+}
+
+// Rule 3: a Successor left on a held record that expired reserves nothing.
+func TestRule03SuccessorOfADeadLeader(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		held := rival(3)
+		held.Successor = "nobody"
+		d.Replace(held)
+		b := join(t, d, "b")
+		sleep(T + S + spread)
+		b.leads(t)
+		if e := d.Entry(); e.Successor != "" {
+			t.Fatalf("the acquisition left the Successor: %+v", e)
+		}
+	})
+}
+
+// A candidate named by an operator leads at once although it cools down.
+func TestRule15NamedWhileSittingOut(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		sleep(time.Second)
+		if err := a.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := le.Transfer(t.Context(), d, "a"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		a.leads(t)
+	})
+}
+
+// Rule 18: a request to hand over that is recorded between an acquisition and the
+// read that shows it is granted: the record is released, without OnElected, and the
+// requested one leads.
+func TestRule18RequestMeetsAnAcquisition(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) {
+			write := memory.LoseAnswers().On(memory.Write).Times(1)
+			read := memory.Fail(errors.New("cut off")).On(memory.Read)
+			begin := time.Now()
+			c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
+				if passed := time.Since(begin); op.Kind == memory.Read && passed > 0 && passed < 3*time.Second {
+					return read(op)
+				}
+				return write(op)
+			})
+			polled(c)
+		})
+		sleep(time.Second)
+		if e := d.Entry(); e.LeaderID != "a" || a.count() > 0 {
+			t.Fatalf("the acquisition has not landed, or was not lost: %+v", e)
+		}
+		b := join(t, d, "b")
+		if err := le.Transfer(t.Context(), d, "b"); err != nil {
+			t.Fatal(err)
+		}
+		sleep(T / 2)
+		if a.count() > 0 {
+			t.Error("a led though it had been asked to hand over")
+		}
+		b.leads(t)
+	})
+}
+
+// Reset refuses while somebody may lead, or is to, and takes the record when nobody does;
+// the count goes on from what it was told.
+func TestResetRefusesWhileATermRuns(t *testing.T) {
+	for name, spoil := range map[string]func(*le.RaceEntry){
+		"held":           func(*le.RaceEntry) {},
+		"on hold":        func(e *le.RaceEntry) { e.LeaderID, e.Hold = "", time.Minute },
+		"reserved":       func(e *le.RaceEntry) { e.LeaderID, e.Successor = "", "b" },
+		"unsynchronized": func(e *le.RaceEntry) { e.Unsynchronized, e.TermExpiry = true, time.Now().Add(-time.Hour) },
+		"1,000 hours":    func(e *le.RaceEntry) { e.TermExpiry = time.Now().Add(1000 * time.Hour) },
+		"just expired":   func(e *le.RaceEntry) { e.TermExpiry = time.Now().Add(-T / 2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				e := rival(7)
+				spoil(e)
+				d.Replace(e)
+				if err := le.Reset(t.Context(), d, 9, false); !errors.Is(err, le.ErrRefused) || !strings.Contains(err.Error(), "force it") {
+					t.Fatalf("not forced: %v", err)
+				}
+				if err := le.Reset(t.Context(), d, 9, true); err != nil {
+					t.Fatal(err)
+				}
+				if e := d.Entry(); !e.Vacant() || e.ElectionNumber != 9 || e.Hold != 0 || e.Successor != "" {
+					t.Fatalf("on record is %+v", e)
+				}
+				a := join(t, d, "a")
+				sleep(time.Second)
+				if a.leads(t); a.View().ElectionNumber() != 10 {
+					t.Errorf("the next leadership is %d", a.View().ElectionNumber())
+				}
+			})
+		})
+	}
+}
+
+// From the time that a refusal names on, Reset needs no force.
+func TestResetSaysUntilWhen(t *testing.T) {
+	until := regexp.MustCompile(`until (\S+):`)
+	for name, e := range map[string]*le.RaceEntry{
+		"held":     {LeaderID: "a", ElectionNumber: 7, TermLength: T},
+		"on hold":  {ElectionNumber: 7, TermLength: T, Hold: time.Minute},
+		"reserved": {ElectionNumber: 7, TermLength: T, Successor: "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				e.TermExpiry = time.Now().Add(T / 2)
+				d.Replace(e)
+				err := le.Reset(t.Context(), d, 9, false)
+				if !errors.Is(err, le.ErrRefused) || !until.MatchString(err.Error()) {
+					t.Fatal(err)
+				}
+				at, err := time.Parse(time.RFC3339, until.FindStringSubmatch(err.Error())[1])
+				if err != nil {
+					t.Fatal(err)
+				}
+				sleep(time.Until(at) + time.Second)
+				if err := le.Reset(t.Context(), d, 9, false); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// What nobody holds is reset without force: deleted, restored, long expired.
+func TestResetKeepsTheCount(t *testing.T) {
+	for name, before := range map[string]func() *le.RaceEntry{
+		"deleted":       func() *le.RaceEntry { return nil },
+		"restored":      func() *le.RaceEntry { e := rival(3); e.TermExpiry = time.Now().Add(-time.Hour); return e },
+		"vacant":        func() *le.RaceEntry { e := rival(7); e.LeaderID = ""; return e },
+		"of one number": func() *le.RaceEntry { e := rival(9); e.LeaderID, e.Extension = "", 4; return e },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				e := before()
+				if e != nil {
+					e.Extra = map[string]string{"colour": "7"}
+					d.Replace(e)
+				}
+				if err := le.Reset(t.Context(), d, 9, false); err != nil {
+					t.Fatal(err)
+				}
+				got := d.Entry()
+				if !got.Vacant() || got.ElectionNumber != 9 || e != nil && (got.Compare(e) <= 0 || got.Extra["colour"] != "7") {
+					t.Errorf("on record is %+v", got)
+				}
+			})
+		})
+	}
+}
+
+// A number that would have the count go back, or come to its end, is refused, force or not.
+func TestResetRefusesNumbers(t *testing.T) {
+	d := memory.NewDecider()
+	d.Replace(&le.RaceEntry{ElectionNumber: 7, Incarnation: "x", TermExpiry: time.Now().Add(-time.Hour), TermLength: T})
+	for after, want := range map[le.ElectionNumber]string{0: "fence has seen", 6: "at token 7 already", le.MaxElectionNumber: "fence has seen", math.MaxUint64: "fence has seen"} {
+		if err := le.Reset(t.Context(), d, after, true); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("after %d: %v, want %q", after, err, want)
+		}
+	}
+	if err := le.Reset(t.Context(), nil, 1, true); err == nil {
+		t.Error("a nil decider was taken")
+	}
+}
+
+// The error is permanent by itself, and its text does not depend on what a decider has put into it.
+func TestDamagedRecordError(t *testing.T) {
+	for _, e := range []error{&le.DamagedRecordError{}, &le.DamagedRecordError{Err: errors.New("not JSON")}} {
+		if !errors.Is(e, le.ErrPermanent) || e.Error() == "" {
+			t.Errorf("%v", e)
+		}
+	}
+}
+
+// A damaged record is replaced by force, on the condition that it is what was found.
+func TestResetOfADamagedRecord(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "election.json")
+	if err := os.WriteFile(path, []byte(`{"leaderelection":1,"leader_id":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := file.NewDecider(path, nil)
+	err := le.Reset(t.Context(), d, 41, false)
+	if !errors.Is(err, le.ErrPermanent) || !strings.Contains(err.Error(), "force it") || !strings.Contains(err.Error(), path) {
+		t.Fatal(err)
+	}
+	if err := le.Reset(t.Context(), d, 41, true); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := d.ReadCurrent(t.Context()); err != nil || !e.Vacant() || e.ElectionNumber != 41 {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// A record that changes meanwhile is judged anew.
+func TestResetJudgesAnew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		h := d.Handle()
+		h.Inject(func(op memory.Op) memory.Fault {
+			if op.Kind == memory.Write && d.Entry().Vacant() {
+				d.Replace(rival(8))
+			}
+			return memory.Fault{}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := le.Reset(ctx, h, 9, false); err == nil || !strings.Contains(err.Error(), `held by "rival"`) {
+			t.Error(err)
+		}
+	})
+}
+
+// What is on record is judged with what is wrong in it bounded: it neither hides somebody
+// who may lead, nor keeps the record for ever.
+func TestResetJudgesByBounds(t *testing.T) {
+	long := 2 * le.MaxTermLength
+	for name, c := range map[string]struct {
+		spoil func(*le.RaceEntry)
+		says  string // "": it is reset
+	}{
+		"a hold that goes on":  {func(e *le.RaceEntry) { e.LeaderID, e.Hold, e.TermExpiry = "", time.Hour, time.Now().Add(-2*T) }, "the record is on hold until"},
+		"held, negative hold":  {func(e *le.RaceEntry) { e.Hold = -time.Hour }, `held by "rival"`},
+		"reserved":             {func(e *le.RaceEntry) { e.LeaderID, e.Successor = "", "b" }, `reserved for "b"`},
+		"for any successor":    {func(e *le.RaceEntry) { e.LeaderID, e.Successor = "", le.AnySuccessor }, ""},
+		"an endless hold":      {func(e *le.RaceEntry) { e.LeaderID, e.Hold, e.TermExpiry = "", math.MaxInt64, time.Now().Add(-long) }, ""},
+		"an endless term":      {func(e *le.RaceEntry) { e.TermLength, e.TermExpiry = math.MaxInt64, time.Now().Add(-long) }, ""},
+		"the last extension":   {func(e *le.RaceEntry) { e.LeaderID, e.Extension, e.ElectionNumber = "", uint64(le.MaxElectionNumber), 9 }, "cannot be extended any more"},
+		"one number before it": {func(e *le.RaceEntry) { e.LeaderID, e.Extension, e.ElectionNumber = "", uint64(le.MaxElectionNumber), 8 }, ""},
+		"past all counting":    {func(e *le.RaceEntry) { e.LeaderID, e.ElectionNumber = "", math.MaxUint64 }, "force it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				e := rival(7)
+				c.spoil(e)
+				d.Replace(e)
+				err := le.Reset(t.Context(), d, 9, false)
+				if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+					t.Errorf("%v, want %q", err, c.says)
+				}
+				if e.ElectionNumber > le.MaxElectionNumber {
+					if err := le.Reset(t.Context(), d, 9, true); err != nil {
+						t.Errorf("forced: %v", err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What it writes is a vacancy as of now, of no candidate's writing, with the term that was.
+func TestResetWritesAVacancy(t *testing.T) {
+	for name, c := range map[string]struct{ was, is time.Duration }{"of an hour": {time.Hour, time.Hour}, "of none": {0, le.DefaultTermLength}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				e := rival(7)
+				e.LeaderID, e.Extension, e.TermLength = "", 4, c.was
+				d.Replace(e)
+				sleep(time.Minute)
+				if err := le.Reset(t.Context(), d, 9, false); err != nil {
+					t.Fatal(err)
+				}
+				got := d.Entry()
+				if !got.TermExpiry.Equal(time.Now()) || got.TermLength != c.is || got.Extension != 0 || got.Incarnation == "" || got.Incarnation == e.Incarnation {
+					t.Errorf("on record is %+v", got)
+				}
+			})
+		})
+	}
+}
+
+// A store that fails ends it with the store's error; one that refuses each write is asked
+// four times a second, until ctx ends.
+func TestResetWhenTheStoreFails(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		writes := 0
+		for kind := range map[memory.Kind]bool{memory.Read: true, memory.Write: true} {
+			d.Inject(memory.Fail(memory.ErrLost).On(kind))
+			if err := le.Reset(t.Context(), d, 9, true); !errors.Is(err, memory.ErrLost) {
+				t.Errorf("%v fail: %v", kind, err)
+			}
+		}
+		d.Inject(func(op memory.Op) memory.Fault {
+			if op.Kind == memory.Write {
+				writes++
+				return memory.Fault{Err: le.ErrLostRace}
+			}
+			return memory.Fault{}
+		})
+		late := errors.New("too late")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second+100*time.Millisecond, late) // between two writes
+		defer cancel()
+		if err := le.Reset(ctx, d, 9, true); !errors.Is(err, late) || !errors.Is(err, le.ErrLostRace) || writes > 41 {
+			t.Errorf("%v, after %d writes in 10 s", err, writes)
+		}
+	})
+	if err := le.Reset(t.Context(), nothing{}, 9, true); err == nil || !strings.Contains(err.Error(), "returned nil without an error") {
+		t.Errorf("a store that returns nothing: %v", err)
+	}
+}
+
+// nothing is a store whose reads return neither a record nor an error.
+type nothing struct{ le.RaceDecider }
+
+func (nothing) ReadCurrent(context.Context) (*le.RaceEntry, error) { return nil, nil }
+
+// A job's hold outlives its machine: that is what Reset names, and nobody is left who could
+// step down.
+func TestResetNamesTheHoldOfTheDead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := rival(7)
+		e.Hold = time.Hour
+		d.Replace(e)
+		led := le.Reset(t.Context(), d, 9, false)
+		sleep(time.Until(e.TermExpiry) + time.Second)
+		left := le.Reset(t.Context(), d, 9, false)
+		if led == nil || !strings.Contains(led.Error(), "held by") || !strings.Contains(led.Error(), "ask the leader to step down") {
+			t.Errorf("while it leads: %v", led)
+		}
+		if left == nil || !strings.Contains(left.Error(), "on hold by") || strings.Contains(left.Error(), "StepDown") {
+			t.Errorf("when it has died: %v", left)
+		}
+	})
+}
+
+// Nobody knows who led by an emptied record, and until when. So the others wait a term.
+func TestResetRefusesAnEmptiedRecord(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled)
+		sleep(time.Second)
+		a.leads(t)
+		d.Replace(&le.RaceEntry{})
+		err := le.Reset(t.Context(), d.Handle(), 2*first, false)
+		if !errors.Is(err, le.ErrRefused) || !strings.Contains(err.Error(), "emptied") || !strings.Contains(err.Error(), "force it") {
+			t.Fatalf("not forced: %v", err)
+		}
+		a.quit()
+		if err := le.Reset(t.Context(), d.Handle(), 2*first, true); err != nil {
+			t.Fatal(err)
+		}
+		if e := d.Entry(); !e.Vacant() || e.ElectionNumber != 2*first {
+			t.Errorf("on record is %+v", e)
+		}
+	})
+}

@@ -1,0 +1,1285 @@
+//go:build go1.25
+
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// Rule 11: extensions start when half of the view's span has passed since the
+// last confirmed one began.
+func TestRule11ExtendsAtHalfTheView(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		start := time.Now()
+		a := join(t, d, "a", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(memory.Slow(time.Second).On(memory.Write))
+		})
+		sleep(30 * time.Second)
+		for i, op := range a.opsSince(start, le.OpExtend) {
+			if want := start.Add(time.Duration(i+1) * 7 * time.Second); !op.Start.Equal(want) {
+				t.Errorf("extension %d began at %v, want %v", i, op.Start.Sub(start), want.Sub(start))
+			}
+		}
+	})
+}
+
+// Rule 11: a lost race is an answer like any other, and no trouble: the next extension is no
+// sooner for it.
+func TestRule11LostRaceIsNoTrouble(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := join(t, memory.NewDecider(), "a")
+		sleep(time.Second)
+		a.store.Inject(memory.Always(memory.Fault{Err: le.ErrLostRace, Lands: true}).On(memory.Write).Times(1))
+		sleep(7 * time.Second)
+		extended := time.Now()
+		sleep(12 * time.Second)
+		ops := a.opsSince(extended, le.OpExtend)
+		if len(ops) == 0 || len(ops) > 2 {
+			t.Fatalf("%d extensions in 12 s", len(ops))
+		}
+		near(t, "the next extension", ops[0].Start.Sub(extended), 6*time.Second, time.Second/2)
+	})
+}
+
+// Rule 11: one store call at a time; an unanswered one is abandoned after about
+// T/4; at most a few hang at once, for however long.
+func TestRule11HungCallsAreAbandonedAndDoNotPileUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled)
+		synctest.Wait()
+		release := make(chan struct{})
+		before := runtime.NumGoroutine()
+		a.store.Inject(memory.Hang(release))
+		sleep(time.Hour)
+		if more := runtime.NumGoroutine() - before; more > 5 {
+			t.Errorf("%d more goroutines after an hour of a store that hangs", more)
+		}
+		for _, op := range a.opsSince(time.Time{}) {
+			if op.Abandoned && op.Duration != T/4 {
+				t.Errorf("%s abandoned after %v, want %v", op.Kind, op.Duration, T/4)
+			}
+		}
+		a.follows(t)
+		a.store.Inject(nil)
+		close(release)
+		sleep(2 * T)
+		a.leads(t)
+	})
+}
+
+// Rule 11: an outage of any length costs at most four operations a second,
+// whatever the settings, and the first failure is retried well within the view.
+func TestRule11OutagesAreNoHotLoops(t *testing.T) {
+	faults := map[string]memory.Faults{
+		"all requests lost":    memory.LoseRequests(),
+		"writes refused":       memory.Fail(memory.ErrLost).On(memory.Write),
+		"every write lost":     memory.Fail(le.ErrLostRace).On(memory.Write),
+		"answers lost":         memory.LoseAnswers(),
+		"reads fail":           memory.LoseRequests().On(memory.Read),
+		"permanent, once used": memory.Fail(fmt.Errorf("denied: %w", le.ErrPermanent)),
+	}
+	for name, fault := range faults {
+		for _, term := range []time.Duration{T, time.Second, 2 * le.MinTermLength, le.MinTermLength} {
+			for _, poll := range []time.Duration{0, time.Millisecond} {
+				t.Run(fmt.Sprintf("%s, T=%v, poll=%v", name, term, poll), func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						d := memory.NewDecider()
+						a := join(t, d, "a", polled, func(c *config) {
+							c.TermLength, c.MaxClockSkew, c.ClockPolicy, c.PollInterval = term, 0, le.SharedClock, poll
+						})
+						synctest.Wait()
+						a.store.Inject(fault)
+						if name == "all requests lost" || term >= time.Second {
+							sleep(time.Second) // the healthy pace until it notices is not at issue
+						}
+						begin := time.Now()
+						sleep(time.Minute)
+						n, limit := len(a.opsSince(begin)), 4*60
+						if name == "all requests lost" || name == "permanent, once used" {
+							limit = 4 * 60
+						} else if poll > 0 || term < time.Second {
+							limit = 210 * 60 // reads work: the pace that was asked for, within bounds
+						}
+						if n > limit {
+							t.Errorf("%d operations in a minute, want at most %d", n, limit)
+						}
+						if name != "all requests lost" {
+							return
+						}
+						ops := a.opsSince(begin)
+						for i := 4; i < len(ops); i++ {
+							if span := ops[i].Start.Sub(ops[i-4].Start); span < time.Second {
+								t.Errorf("five operations within %v of an outage", span)
+							}
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// Rule 11: a read that works does not reset the back-off of writes that fail.
+func TestRule11ReadsDoNotResetTheBackOffOfWrites(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(memory.LoseRequests().On(memory.Write))
+		})
+		sleep(5 * time.Minute)
+		ops := a.opsSince(time.Time{}, le.OpAcquire)
+		if len(ops) < 15 {
+			t.Fatalf("only %d attempts in five minutes", len(ops))
+		}
+		for i := range ops[1:] {
+			gap := ops[i+1].Start.Sub(ops[i].Start)
+			if i < 1 && gap > T/4 {
+				t.Errorf("attempt %d came %v after the one before, want a quick retry", i+1, gap)
+			}
+			if i > 1 && gap < T {
+				t.Errorf("attempt %d came %v after the one before: the back-off was reset", i+1, gap)
+			}
+		}
+	})
+}
+
+// Rule 12: a standby reads before it writes, writes only to a record it knows to
+// be acquirable, and on a healthy feed makes no requests at all.
+func TestRule12StandbysCostLittle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		join(t, d, "a")
+		synctest.Wait()
+		pushed, polls := join(t, d, "b"), join(t, d, "c", polled)
+		sleep(time.Second)
+		begin := time.Now()
+		sleep(100 * T)
+		if n := len(pushed.opsSince(time.Time{})); n != 0 {
+			t.Errorf("a standby on a feed made %d requests", n)
+		}
+		reads, writes := polls.opsSince(begin, le.OpRead), polls.opsSince(time.Time{}, le.OpAcquire)
+		if len(reads) > 210 || len(writes) > 0 {
+			t.Errorf("a polling standby made %d reads and %d writes in 100 terms", len(reads), len(writes))
+		}
+	})
+}
+
+// Rule 12: a feed that withholds an extension is found out by the read at
+// TermExpiry + S, costs the leader nothing, and is started again.
+func TestRule12SilentFeed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		synctest.Wait()
+		silent := make(chan struct{})
+		b := join(t, d, "b", func(c *config) {
+			n := 0
+			c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
+				if op.Kind == memory.Feed {
+					if n++; n == 2 {
+						return memory.Fault{Delay: time.Hour} // heeds its ctx
+					}
+				}
+				return memory.Fault{}
+			})
+		})
+		defer close(silent)
+		sleep(T + S - time.Millisecond)
+		if n := len(b.opsSince(time.Time{})); n > 0 {
+			t.Fatalf("%d requests before TermExpiry + S", n)
+		}
+		sleep(2 * time.Second)
+		a.leads(t)
+		b.follows(t)
+		if got := b.Leader().Extension; got < 2 {
+			t.Fatalf("b still knows extension %d", got)
+		}
+		reads := len(b.opsSince(time.Time{}, le.OpRead))
+		sleep(10 * T)
+		if got := len(b.opsSince(time.Time{}, le.OpRead)); got > reads+1 {
+			t.Fatalf("%d more reads: the feed was not started again", got-reads)
+		}
+		if w := b.opsSince(time.Time{}, le.OpAcquire); len(w) > 0 {
+			t.Fatal("b wrote to a held record")
+		}
+	})
+}
+
+// Rule 12: a feed that fails is replaced by polling, and taken up again.
+func TestRule12FailedFeed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		synctest.Wait()
+		b := join(t, d, "b")
+		sleep(time.Second)
+		b.store.Inject(memory.LoseRequests().On(memory.Feed))
+		begin := time.Now()
+		sleep(10 * T)
+		if n := len(b.opsSince(begin, le.OpRead)); n < 17 || n > 22 {
+			t.Errorf("%d reads in ten terms without a feed, want about 20", n)
+		}
+		b.follows(t)
+		a.leads(t)
+		b.store.Inject(nil)
+		sleep(2 * T)
+		begin = time.Now()
+		sleep(10 * T)
+		if n := len(b.opsSince(begin)); n > 0 {
+			t.Errorf("%d requests after the feed came back", n)
+		}
+		var up, down int
+		for _, f := range b.feeds {
+			if f.Err == nil {
+				up++
+			} else {
+				down++
+			}
+		}
+		if up != 2 || down < 3 {
+			t.Errorf("feed events: %d up, %d down", up, down)
+		}
+	})
+}
+
+// Rule 17: a transient error never ends a campaign; a permanent one only while
+// nothing has worked yet.
+func TestRule17OnlyPermanentErrorsEndACampaign(t *testing.T) {
+	permanent := fmt.Errorf("no such bucket: %w", le.ErrPermanent)
+	for _, feed := range []bool{true, false} {
+		adjust := func(*config) {}
+		if !feed {
+			adjust = polled
+		}
+		t.Run(fmt.Sprintf("feed %v", feed), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				inject := func(f memory.Faults) func(*config) {
+					return func(c *config) { c.Decider.(*memory.Decider).Inject(f) }
+				}
+				transient := join(t, d, "transient", inject(memory.LoseRequests()), adjust)
+				refused := join(t, d, "refused", inject(memory.Fail(permanent)), adjust)
+				sleep(time.Hour)
+				if transient.Status() == le.Stopped {
+					t.Fatalf("a transient error ended the campaign: %v", transient.Wait())
+				}
+				if refused.Status() != le.Stopped || !errors.Is(refused.Wait(), le.ErrPermanent) {
+					t.Fatalf("status %v after a permanent error, want an end with it", refused.Status())
+				}
+				transient.store.Inject(nil)
+				sleep(time.Minute)
+				transient.leads(t)
+				transient.store.Inject(memory.Fail(permanent))
+				sleep(time.Hour)
+				transient.follows(t)
+				transient.store.Inject(nil)
+				sleep(2 * time.Minute)
+				transient.leads(t)
+			})
+		})
+	}
+}
+
+// Rule 11: however long the store was out of reach, what happened meanwhile is noticed within two
+// and a half PollIntervals of its return, also by an observer.
+func TestRule11NewsAfterAnOutage(t *testing.T) {
+	for _, poll := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 0} {
+		t.Run(poll.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				limit := 5 * poll / 2
+				if poll == 0 {
+					limit = 5 * T / 4
+				}
+				d := memory.NewDecider()
+				d.Replace(rival(3))
+				b := join(t, d, "b", func(c *config) { c.PollInterval = poll }, polled)
+				o := d.Handle()
+				var observed atomic.Uint64
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() {
+					done <- le.WatchConfig{Decider: o.Polled(), MaxClockSkew: S, PollInterval: poll}.Watch(ctx, func(_ context.Context, e le.RaceEntry) {
+						observed.Store(uint64(e.ElectionNumber))
+					})
+				}()
+				for i := range 20 {
+					sleep(time.Second)
+					b.store.Inject(memory.Fail(errors.New("cut off")))
+					o.Inject(memory.Fail(errors.New("cut off")))
+					sleep(time.Minute + time.Duration(i)*77*time.Millisecond)
+					next := rival(le.ElectionNumber(4 + i))
+					next.TermExpiry = next.TermExpiry.Add(time.Hour)
+					d.Replace(next)
+					b.store.Inject(nil)
+					o.Inject(nil)
+					sleep(limit)
+					if seen := b.Leader().ElectionNumber; seen != next.ElectionNumber {
+						t.Errorf("after outage %d the candidate has not noticed within %v", i, limit)
+					}
+					if seen := observed.Load(); seen != uint64(next.ElectionNumber) {
+						t.Errorf("after outage %d the observer has not noticed within %v", i, limit)
+					}
+				}
+				cancel()
+				<-done
+			})
+		})
+	}
+}
+
+// Rule 12: also where the record's term ends in hours, since a clock that is ahead
+// has written it, a standby and an observer do not trust a feed that has been silent
+// for a term.
+func TestRule12SilentFeedOfALongTerm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		far := rival(3)
+		far.TermExpiry = time.Now().Add(5 * time.Hour)
+		d.Replace(far)
+		a := join(t, d, "a", func(c *config) {
+			n := 0
+			c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
+				if op.Kind == memory.Feed {
+					if n++; n == 2 {
+						return memory.Fault{Delay: 5 * time.Hour} // heeds its ctx
+					}
+				}
+				return memory.Fault{}
+			})
+		})
+		sleep(time.Second)
+		d.Replace(rival(4))
+		sleep(T + S/2)
+		if got := a.Leader().ElectionNumber; got != 4 {
+			t.Fatalf("a knows of leadership %d, want 4", got)
+		}
+	})
+}
+
+// Rule 11: whatever fails, no more than four writes and four reads begin within a
+// second: a write that failed is followed by the read that asks what became of it.
+func TestRule11FourOfAKindInASecond(t *testing.T) {
+	for name, fault := range map[string]func(d *memory.Decider) memory.Faults{
+		"412 or 409":        func(*memory.Decider) memory.Faults { return memory.Fail(le.ErrLostRace).On(memory.Write) },
+		"writes lost":       func(*memory.Decider) memory.Faults { return memory.LoseRequests().On(memory.Write) },
+		"answers lost":      func(*memory.Decider) memory.Faults { return memory.LoseAnswers().On(memory.Write) },
+		"reads lost":        func(*memory.Decider) memory.Faults { return memory.LoseRequests().On(memory.Read) },
+		"every other one":   everyOther,
+		"refused, and more": refusedAndLost,
+	} {
+		for _, stale := range []bool{false, true} {
+			for _, term := range []time.Duration{T, 4 * time.Second, time.Second} {
+				t.Run(fmt.Sprintf("%s, stale reads %v, T=%v", name, stale, term), func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						d := memory.NewDecider()
+						a := join(t, d, "a", polled, func(c *config) {
+							c.TermLength, c.MaxClockSkew, c.ClockPolicy = term, 0, le.SharedClock
+							if stale {
+								c.Decider = &replica{RaceDecider: c.Decider, stale: func() *le.RaceEntry {
+									e := rival(1)
+									e.TermExpiry, e.Token = time.Now().Add(-time.Hour), d.Entry().Token
+									return e
+								}}
+							}
+						})
+						sleep(term)
+						a.store.Inject(fault(d))
+						sleep(2 * time.Minute)
+						for _, kinds := range [][]le.OpKind{{le.OpRead}, {le.OpAcquire, le.OpExtend, le.OpRelease}} {
+							ops := a.opsSince(time.Time{}, kinds...)
+							for i := 4; i < len(ops); i++ {
+								if span := ops[i].Start.Sub(ops[i-4].Start); span < time.Second-time.Millisecond {
+									t.Fatalf("five of %v within %v, at %v", kinds, span, ops[i].Start)
+								}
+							}
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// busy is a store whose record is extended by another all the time: every read is news,
+// of a term that is over, and every write is too late.
+type busy struct {
+	le.RaceDecider
+	reads uint64
+	began []time.Time // of writes
+}
+
+func (b *busy) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
+	e, err := b.RaceDecider.ReadCurrent(ctx)
+	if err == nil {
+		b.reads++
+		r := rival(1)
+		r.Extension, r.TermExpiry, r.Token = b.reads, time.Now().Add(-time.Hour), e.Token
+		e = r
+	}
+	return e, err
+}
+
+func (b *busy) WriteEntry(context.Context, *le.RaceEntry) (le.LeaderToken, error) {
+	b.began = append(b.began, time.Now())
+	return nil, le.ErrLostRace
+}
+
+// Rule 11: four failing writes a second are the most, also when each failure is explained
+// by what another has written since.
+func TestRule11FourFailingWritesInASecond(t *testing.T) {
+	for _, poll := range []time.Duration{0, 50 * time.Millisecond} { // reads that are as frequent are not counted
+		bubble(t, func(t *testing.T) {
+			var store *busy
+			a := join(t, memory.NewDecider(), "a", func(c *config) {
+				c.Decider.(*memory.Decider).Inject(memory.Slow(10 * time.Millisecond))
+				store = &busy{RaceDecider: c.Decider}
+				c.Decider, c.TermLength, c.MaxClockSkew, c.ClockPolicy, c.PollInterval = store, time.Second, 0, le.SharedClock, poll
+			})
+			sleep(time.Minute)
+			a.quit()
+			if len(store.began) < 60 {
+				t.Errorf("only %d writes in a minute", len(store.began))
+			}
+			for i := 4; i < len(store.began); i++ {
+				if span := store.began[i].Sub(store.began[i-4]); span < time.Second {
+					t.Fatalf("polling every %v: five failing writes within %v", poll, span)
+				}
+			}
+		})
+	}
+}
+
+// everyOther call fails.
+func everyOther(*memory.Decider) memory.Faults {
+	n := 0
+	return func(op memory.Op) memory.Fault {
+		if n++; n%2 == 0 {
+			return memory.Fault{Err: memory.ErrLost}
+		}
+		return memory.Fault{}
+	}
+}
+
+// refusedAndLost writes are refused or lost in turns.
+func refusedAndLost(*memory.Decider) memory.Faults {
+	n := 0
+	return memory.Faults(func(memory.Op) memory.Fault {
+		if n++; n%2 == 0 {
+			return memory.Fault{Err: memory.ErrLost}
+		}
+		return memory.Fault{Err: le.ErrLostRace}
+	}).On(memory.Write)
+}
+
+// A candidate whose reads take longer than its PollInterval contests all the same.
+func TestPollsFasterThanItReads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(rival(3))
+		a := join(t, d, "a", polled, func(c *config) { c.PollInterval = time.Second })
+		a.store.Inject(memory.Slow(3 * time.Second).On(memory.Read))
+		sleep(T + S + 10*time.Second)
+		a.leads(t)
+	})
+}
+
+// Rule 12: if one read in a hundred is lost, what a standby or an observer that polls learns is no later than one and
+// a quarter polls in 995 cases of 1000: the first retry comes after a quarter of a poll, and one lost read changes
+// nothing else.
+func TestRule12LostReadsDelayNews(t *testing.T) {
+	const poll, changes = T / 2, 5000
+	for _, who := range []string{"standby", "observer"} {
+		t.Run(who, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				rnd, lost := rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(3, 4)) // of the test, and of the store's calls
+				d := memory.NewDecider()
+				store := d.Handle()
+				store.Inject(func(op memory.Op) (f memory.Fault) {
+					if op.Kind == memory.Read && lost.IntN(100) == 0 {
+						f.Err = memory.ErrLost
+					}
+					return f
+				})
+				e := rival(3)
+				d.Replace(e)
+				var written time.Time
+				var late []time.Duration
+				trace := &le.Trace{News: func(of le.RaceEntry) {
+					if of.Extension > 0 {
+						late = append(late, time.Since(written))
+					}
+				}}
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				if who == "standby" {
+					c, err := le.Config{Decider: store.Polled(), LeaderID: "a", TermLength: T, MaxClockSkew: S, PollInterval: poll, Trace: trace, Logger: slog.New(slog.DiscardHandler)}.Start(ctx)
+					if err != nil {
+						t.Fatal(err)
+					}
+					go func() { done <- c.Wait() }()
+				} else {
+					w := le.WatchConfig{Decider: store.Polled(), MaxClockSkew: S, PollInterval: poll, Trace: trace, Logger: slog.New(slog.DiscardHandler)}
+					go func() { done <- w.Watch(ctx, func(context.Context, le.RaceEntry) {}) }()
+				}
+				sleep(time.Second)
+				for range changes {
+					written = time.Now()
+					e.Extension, e.TermExpiry, e.TermLength = e.Extension+1, written.Add(10*T), 10*T // it only polls
+					d.Replace(e)
+					sleep(2*poll + time.Duration(rnd.Int64N(int64(poll))))
+				}
+				cancel()
+				<-done
+				slices.Sort(late)
+				if len(late) < changes*99/100 {
+					t.Fatalf("%d of %d changes were learned", len(late), changes)
+				}
+				for _, share := range []int{990, 995} {
+					if got := late[share*len(late)/1000]; got > poll*5/4 {
+						t.Errorf("%d in 1000 changes are learned within %v, want %v", share, got, poll*5/4)
+					}
+				}
+			})
+		})
+	}
+}
+
+var errSlowDown = errors.New("503: slow down")
+
+// bucket is what a store takes: so many requests a second, and as many at once.
+type bucket struct {
+	mu           sync.Mutex
+	rate, tokens float64
+	at           time.Time
+	asked        int
+}
+
+func (b *bucket) take() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	b.tokens = min(b.rate, b.tokens+now.Sub(b.at).Seconds()*b.rate)
+	b.at = now
+	b.asked++
+	if b.tokens < 1 {
+		return errSlowDown
+	}
+	b.tokens--
+	return nil
+}
+
+func (b *bucket) set(rate float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rate, b.tokens, b.at = rate, 0, time.Now()
+}
+
+// count returns how many requests there were since the last call.
+func (b *bucket) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.asked
+	b.asked = 0
+	return n
+}
+
+// limited is a store that takes 5 ms, and what its bucket allows.
+type limited struct {
+	le.RaceDecider
+	b *bucket
+}
+
+func (l limited) wait(ctx context.Context) error {
+	select {
+	case <-time.After(5 * time.Millisecond):
+		return l.b.take()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l limited) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
+	if err := l.wait(ctx); err != nil {
+		return nil, err
+	}
+	return l.RaceDecider.ReadCurrent(ctx)
+}
+
+func (l limited) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
+	if err := l.wait(ctx); err != nil {
+		return nil, err
+	}
+	return l.RaceDecider.WriteEntry(ctx, e)
+}
+
+// herd is many candidates on one limited store.
+type herd struct {
+	b       *bucket
+	mu      sync.Mutex
+	leads   int
+	elected int
+}
+
+func (h *herd) join(t *testing.T, d *memory.Decider, id string) (quit func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := le.Config{
+		Decider: limited{d.Handle().Polled(), h.b}, LeaderID: id, TermLength: T, MaxClockSkew: S,
+		Logger: slog.New(slog.DiscardHandler),
+		OnElected: func(ctx context.Context, _ *le.TimeView) {
+			h.add(1, 1)
+			<-ctx.Done()
+			h.add(-1, 0)
+		},
+	}.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		cancel()
+		<-c.Done()
+	}
+}
+
+func (h *herd) add(leads, elected int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.leads += leads
+	h.elected += elected
+}
+
+func (h *herd) now() (leads, elected int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.leads, h.elected
+}
+
+// await returns how long it takes until there is a leader.
+func (h *herd) await(t *testing.T, limit time.Duration) time.Duration {
+	t.Helper()
+	for began := time.Now(); ; sleep(50 * time.Millisecond) {
+		switch n, _ := h.now(); {
+		case n > 0:
+			return time.Since(began)
+		case time.Since(began) > limit:
+			t.Fatalf("no leader within %v", limit)
+		}
+	}
+}
+
+// afterOutage is the bound for a leader to be back after an outage, by the docs.
+const afterOutage = max(T+3*S, 5*T/4)
+
+// Rule 11: standbys that a store refuses ask no more often than others, so they cost the leader
+// nothing, and an outage costs the store no more than calm.
+func TestRule11ManyStandbys(t *testing.T) {
+	for _, rate := range []float64{100, 20, 15, 10} { // 13 reads a second are the polls of 100
+		t.Run(fmt.Sprint(rate), func(t *testing.T) { bubble(t, func(t *testing.T) { testHerd(t, 100, rate) }) })
+	}
+}
+
+// Rule 11: the same for a thousand.
+func TestRule11AThousandStandbys(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: a minute")
+	}
+	for _, rate := range []float64{1000, 200, 150, 100} {
+		t.Run(fmt.Sprint(rate), func(t *testing.T) { bubble(t, func(t *testing.T) { testHerd(t, 1000, rate) }) })
+	}
+}
+
+func testHerd(t *testing.T, n int, rate float64) {
+	h := &herd{b: &bucket{}}
+	h.b.set(rate)
+	d := memory.NewDecider()
+	for i := range n {
+		quit := h.join(t, d, fmt.Sprint("c", i))
+		defer quit()
+	}
+	defer h.b.set(1e6)
+	t.Logf("cold start: a leader after %v", h.await(t, 2*time.Minute))
+	sleep(time.Minute)
+	_, before := h.now()
+	h.b.count()
+	sleep(10 * time.Minute)
+	leads, after := h.now()
+	calm := float64(h.b.count()) / 600
+	t.Logf("calm: %.1f requests a second", calm)
+	if leads != 1 || after != before {
+		t.Errorf("in ten minutes the leader has lost its place %d times", after-before)
+	}
+	h.b.set(0)
+	sleep(5 * time.Minute)
+	outage := float64(h.b.count()) / 300
+	t.Logf("outage: %.1f requests a second", outage)
+	if polls := float64(n) / (T / 2).Seconds(); outage > min(calm, polls) {
+		t.Errorf("in an outage %.1f requests a second, in calm %.1f, of which %.1f are polls", outage, calm, polls)
+	}
+	h.b.set(rate)
+	t.Logf("a leader is back after %v", h.await(t, afterOutage+time.Second))
+}
+
+// Rule 11: a standby that fails asks once more soon, and then less often than one that works. So
+// does an observer.
+func TestRule11AFailingStandby(t *testing.T) {
+	for _, poll := range []time.Duration{0, 10 * time.Millisecond, time.Second, 2 * T} {
+		bubble(t, func(t *testing.T) {
+			d := memory.NewDecider()
+			join(t, d, "a")
+			sleep(time.Second)
+			b := join(t, d, "b", polled, func(c *config) { c.PollInterval = poll })
+			var reads []time.Time
+			o := d.Handle()
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() {
+				done <- le.WatchConfig{Decider: o.Polled(), MaxClockSkew: S, PollInterval: poll, Logger: slog.New(slog.DiscardHandler), Trace: &le.Trace{StoreOp: func(op le.StoreOp) {
+					reads = append(reads, op.Start)
+				}}}.Watch(ctx, func(context.Context, le.RaceEntry) {})
+			}()
+			sleep(T)
+			b.store.Inject(memory.LoseRequests())
+			o.Inject(memory.LoseRequests())
+			cut := time.Now()
+			sleep(time.Hour)
+			if poll == 0 {
+				poll = T / 2
+			}
+			pace := max(min(poll, T), 250*time.Millisecond)
+			var ours []time.Time
+			for _, op := range b.opsSince(cut) {
+				ours = append(ours, op.Start)
+			}
+			cancel()
+			<-done
+			n := 0
+			for n < len(reads) && reads[n].Before(cut) {
+				n++
+			}
+			for who, all := range map[string][]time.Time{"the standby": ours, "the observer": reads[n:]} {
+				if most := int(time.Hour/pace) * 6 / 10; len(all) > most {
+					t.Errorf("poll %v: %s has asked %d times in an hour, want at most %d", poll, who, len(all), most)
+				}
+				for i := range all[1:] {
+					if gap := all[i+1].Sub(all[i]); i > 3 && gap < 2*pace || gap > 5*pace/2+S {
+						t.Errorf("poll %v: %s has asked for the %dth time after %v", poll, who, i+2, gap)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Rule 11: after an outage, however long, the last leader is the first to be back. If it is gone,
+// another leads within the bound for standbys.
+func TestRule11TheLastLeaderIsBackFirst(t *testing.T) {
+	for name, fault := range map[string]func() memory.Faults{
+		"fails":  func() memory.Faults { return memory.Fail(errSlowDown) },
+		"writes": func() memory.Faults { return memory.Fail(errSlowDown).On(memory.Write) },
+	} {
+		for _, feed := range []bool{false, true} {
+			for _, gone := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, feed %v, gone %v", name, feed, gone), func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						d := memory.NewDecider()
+						var all []*member
+						for i := range 4 {
+							all = append(all, join(t, d, fmt.Sprint(i), func(c *config) {
+								if !feed {
+									polled(c)
+								}
+							}))
+							sleep(time.Second)
+						}
+						for i := range 4 {
+							all[i].store.Inject(fault())
+						}
+						sleep(5*time.Minute + T/3)
+						for i := range 4 {
+							all[i].store.Inject(nil)
+						}
+						limit := T / 6
+						if gone {
+							all[0].quit()
+							all = all[1:]
+							limit = afterOutage
+						}
+						leader := -1
+						back := time.Now()
+						for leader < 0 && time.Since(back) <= limit {
+							sleep(50 * time.Millisecond)
+							leader = slices.IndexFunc(all, func(m *member) bool { return m.View().ValueInFuture() })
+						}
+						t.Logf("%d leads after %v", leader, time.Since(back))
+						if leader < 0 || leader > 0 && !gone {
+							t.Errorf("%d leads %v after the outage", leader, time.Since(back))
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// Rule 11: if requests hang, somebody leads within the quarter of a term after which they are given up, wherever in that
+// the store comes back.
+func TestRule11BackAfterRequestsHang(t *testing.T) {
+	for _, feed := range []bool{false, true} {
+		for into := time.Duration(0); into < T/4; into += T / 60 {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				var all []*member
+				for i := range 3 {
+					all = append(all, join(t, d, fmt.Sprint(i), func(c *config) {
+						if !feed {
+							polled(c)
+						}
+					}))
+					sleep(time.Second)
+				}
+				for _, m := range all {
+					m.store.Inject(memory.Slow(time.Hour))
+				}
+				sleep(5*time.Minute + into)
+				back := time.Now()
+				for _, m := range all {
+					m.store.Inject(nil)
+				}
+				for !slices.ContainsFunc(all, func(m *member) bool { return m.View().ValueInFuture() }) {
+					if time.Since(back) > T/4 {
+						t.Fatalf("feed %v, %v into it: nobody leads %v after the outage", feed, into, time.Since(back))
+					}
+					sleep(50 * time.Millisecond)
+				}
+			})
+		}
+	}
+}
+
+// asksForPause makes each call fail, with a Retry-After.
+func asksForPause(d time.Duration) memory.Faults {
+	return memory.Fail(fmt.Errorf("reading: %w", &le.RetryAfterError{After: d, Err: errSlowDown}))
+}
+
+// Rule 11: a pause that the store asks for is kept by a standby and an observer to the end, and by
+// a leader as far as its view allows.
+func TestRule11RetryAfter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled)
+		sleep(time.Second)
+		b := join(t, d, "b", polled)
+		sleep(T)
+		a.awaitExtension()
+		const pause = 50 * time.Second
+		a.store.Inject(asksForPause(pause))
+		b.store.Inject(asksForPause(pause))
+		cut := time.Now()
+		sleep(10 * time.Minute)
+		ops := b.opsSince(cut)
+		if len(ops) < 4 {
+			t.Fatalf("only %d requests of the standby", len(ops))
+		}
+		for i := range ops[1:] {
+			if gap := ops[i+1].Start.Sub(ops[i].Start); gap < pause || gap > pause+2*S {
+				t.Errorf("the standby has asked again after %v, want %v", gap, pause)
+			}
+		}
+		r := a.leadership(t, 0)
+		near(t, "the leader's view", r.done.Sub(cut), T-S, S)
+		var tries []time.Time
+		for _, op := range a.opsSince(cut) {
+			if op.Start.Before(r.done) {
+				tries = append(tries, op.Start)
+			}
+		}
+		if len(tries) < 3 || len(tries) > 8 {
+			t.Errorf("the leader has tried at %v", tries)
+		} else if gap := tries[1].Sub(tries[0]); gap < 2*time.Second {
+			t.Errorf("the leader has tried again after %v", gap)
+		}
+	})
+	bubble(t, func(t *testing.T) { // no store is waited for longer than a minute
+		a := join(t, memory.NewDecider(), "a", polled)
+		sleep(time.Second)
+		a.store.Inject(asksForPause(24 * time.Hour).Times(20))
+		sleep(time.Hour)
+		a.leads(t)
+	})
+	bubble(t, func(t *testing.T) { // a short one
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled)
+		sleep(T)
+		a.store.Inject(asksForPause(2 * time.Second).Times(1))
+		a.awaitExtension()
+		a.leads(t)
+		ops := a.opsSince(time.Time{})
+		for i, op := range ops[:len(ops)-1] {
+			if gap := ops[i+1].Start.Sub(op.Start); op.Err != nil && gap != 2*time.Second {
+				t.Errorf("the leader has tried again after %v", gap)
+			}
+		}
+	})
+}
+
+// bare is a store whose refusals do not bring the current record along, as S3's do not.
+type bare struct{ le.RaceDecider }
+
+func (b bare) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
+	token, err := b.RaceDecider.WriteEntry(ctx, e)
+	if errors.Is(err, le.ErrLostRace) {
+		err = le.ErrLostRace
+	}
+	return token, err
+}
+
+// bareFeed is the same with a feed.
+type bareFeed struct {
+	bare
+	of *memory.Decider
+}
+
+func (b bareFeed) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
+	return b.of.Changes(ctx)
+}
+
+// crowd is many candidates on one store that takes 5 ms, and all that they ask.
+type crowd struct {
+	members []*le.Campaign
+	stores  []*memory.Decider
+
+	mu  sync.Mutex
+	ops []le.StoreOp
+}
+
+// join starts a candidate.
+func (w *crowd) join(t *testing.T, d *memory.Decider, id string, pushed bool) {
+	store := d.Handle()
+	store.Inject(memory.Slow(5 * time.Millisecond))
+	var decider le.RaceDecider = bare{store.Polled()}
+	if pushed {
+		decider = bareFeed{bare{store}, store}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := le.Config{
+		Decider: decider, LeaderID: id, TermLength: T, MaxClockSkew: S,
+		Logger:    slog.New(slog.DiscardHandler),
+		OnElected: func(ctx context.Context, _ *le.TimeView) { <-ctx.Done() },
+		Trace:     w.trace(),
+	}.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); <-c.Done() })
+	w.members, w.stores = append(w.members, c), append(w.stores, store)
+}
+
+func (w *crowd) trace() *le.Trace {
+	return &le.Trace{StoreOp: func(op le.StoreOp) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.ops = append(w.ops, op)
+	}}
+}
+
+// since returns how many writes began since a time, and the most operations that began within 100 ms.
+func (w *crowd) since(begin time.Time) (writes, most int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var at []time.Time
+	for _, op := range w.ops {
+		if op.Start.Before(begin) {
+			continue
+		}
+		at = append(at, op.Start)
+		if op.Kind != le.OpRead {
+			writes++
+		}
+	}
+	slices.SortFunc(at, time.Time.Compare)
+	first := 0
+	for i := range at {
+		for at[i].Sub(at[first]) >= 100*time.Millisecond {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return writes, most
+}
+
+// Rule 12: when the leader is gone, its standbys do not ask all at once, however many they are, and go on to ask as
+// spread as that. Few write: those that learn of a new leader before it is their turn do not.
+func TestRule12ManyStandbysSpread(t *testing.T) {
+	for _, pushed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("pushed %v", pushed), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				var w crowd
+				for i := range 501 {
+					w.join(t, d, fmt.Sprint("c", i), pushed)
+					time.Sleep(T / 500)
+				}
+				for range 5 {
+					sleep(T)
+					i := slices.IndexFunc(w.members, func(c *le.Campaign) bool { return c.View().ValueInFuture() })
+					if i < 0 {
+						t.Fatal("no leader")
+					}
+					gone := time.Now()
+					w.stores[i].Inject(memory.LoseRequests())
+					sleep(2 * T)
+					writes, most := w.since(gone)
+					t.Logf("%d writes, %d operations in 100 ms", writes, most)
+					if writes > 30 || most > 100 {
+						t.Errorf("%d writes, and %d operations within 100 ms, want at most 30 and 100", writes, most)
+					}
+					w.stores[i].Inject(memory.Slow(5 * time.Millisecond))
+				}
+			})
+		})
+	}
+}
+
+// Rule 12: so do observers, when the leader is gone.
+func TestRule12ManyObserversSpread(t *testing.T) {
+	for _, pushed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("pushed %v", pushed), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				var w crowd
+				w.join(t, d, "leader", pushed)
+				var lapsed atomic.Int64
+				done := make(chan error, 500)
+				ctx, cancel := context.WithCancel(t.Context())
+				for range 500 {
+					time.Sleep(T / 500)
+					store := d.Handle()
+					store.Inject(memory.Slow(5 * time.Millisecond))
+					var decider le.RaceDecider = store
+					if !pushed {
+						decider = store.Polled()
+					}
+					o := le.WatchConfig{Decider: decider, MaxClockSkew: S, Trace: w.trace(), Logger: slog.New(slog.DiscardHandler),
+						Lapsed: func(context.Context, le.RaceEntry) { lapsed.Add(1) }}
+					go func() { done <- o.Watch(ctx, func(context.Context, le.RaceEntry) {}) }()
+				}
+				sleep(T)
+				gone := time.Now()
+				w.stores[0].Inject(memory.LoseRequests())
+				sleep(T + S + spread + T/2)
+				if _, most := w.since(gone); most > 100 || lapsed.Load() != 500 {
+					t.Errorf("%d operations within 100 ms, and %d lapses, want at most 100, and 500", most, lapsed.Load())
+				}
+				cancel()
+				for range 500 {
+					<-done
+				}
+			})
+		})
+	}
+}
+
+// counting is a clock that tells of its jumps, has none, and counts who wakes by it.
+type counting struct {
+	clocks.Clock
+	woken atomic.Int64
+}
+
+func (c *counting) SleepFor(ctx context.Context, d time.Duration) bool {
+	slept := c.Clock.SleepFor(ctx, d)
+	if slept {
+		c.woken.Add(1)
+	}
+	return slept
+}
+
+func (c *counting) NotifyJump(func()) (func(), error) { return func() {}, nil }
+
+// Where nothing is amiss, a candidate wakes by a clock that is not the system's to extend, twice a
+// term, and, as a leader, once a second to look at both its clocks; a follower on a feed when a term
+// could have run out, and one that polls to read. Whatever else wakes it comes from the store.
+func TestWakeUps(t *testing.T) {
+	const terms = 40
+	for name, most := range map[string]struct{ leader, standby int64 }{
+		"feed": {2*terms + terms*int64(T)/int64(time.Second), 0},
+		"poll": {2*terms + terms*int64(T)/int64(time.Second), 2 * terms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				var clock [2]*counting
+				for i := range clock {
+					clock[i] = &counting{Clock: clocks.System()}
+					join(t, d, string(rune('a'+i)), func(c *config) {
+						c.Clock = clock[i]
+						if name == "poll" {
+							polled(c)
+						}
+					})
+					sleep(T)
+				}
+				leader, standby := clock[0].woken.Load(), clock[1].woken.Load()
+				sleep(terms * T)
+				leader, standby = clock[0].woken.Load()-leader, clock[1].woken.Load()-standby
+				t.Logf("in %d terms the leader woke %d times, the standby %d times", terms, leader, standby)
+				if leader > most.leader || standby > most.standby {
+					t.Errorf("want at most %d and %d", most.leader, most.standby)
+				}
+				if leader < 2*terms {
+					t.Error("the count has missed the extensions")
+				}
+			})
+		})
+	}
+}
+
+// leadsOn returns for how long a leader leads on that is cut off from its store just before
+// an extension is due. Before is done a while before that.
+func leadsOn(t *testing.T, every, due time.Duration, before func(*member)) (left time.Duration) {
+	t.Helper()
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) { c.ExtendEvery = every })
+		sleep(2 * T)
+		if before != nil {
+			before(a)
+		}
+		a.awaitExtension()
+		sleep(due - 50*time.Millisecond)
+		a.store.Inject(memory.LoseRequests())
+		cut := time.Now()
+		<-a.leadership(t, 0).ctx.Done()
+		left = time.Since(cut)
+	})
+	return left
+}
+
+func (m *member) awaitExtension() {
+	extended := func() (n int) { m.note(func() { n = len(m.ext) }); return n }
+	for n := extended(); extended() == n; {
+		sleep(10 * time.Millisecond)
+	}
+}
+
+// Rule 11: a leader that is cut off leads on for T - S - ExtendEvery at the least.
+func TestRule11CutOff(t *testing.T) {
+	near(t, "the default", leadsOn(t, 0, (T-S)/2, nil), (T-S)/2, 100*time.Millisecond)
+	near(t, "extending every 4 s", leadsOn(t, 4*time.Second, 4*time.Second, nil), T-S-4*time.Second, 100*time.Millisecond)
+}
+
+// A call that failed, or was slow, a while before the outage brings forward the next extension.
+func TestRule11CutOffWithNotice(t *testing.T) {
+	for name, faults := range map[string]memory.Faults{
+		"failed": memory.LoseRequests().On(memory.Write).Times(1),
+		"slow":   memory.Slow(2500 * time.Millisecond).On(memory.Write).Times(1),
+	} {
+		left := leadsOn(t, 0, (T-S)/2, func(a *member) {
+			a.store.Inject(faults)
+			a.awaitExtension()
+		})
+		near(t, name, left, T-S-(T-S)/4, 100*time.Millisecond)
+	}
+}
+
+// In fair weather ExtendEvery costs what it says, and a store that has recovered costs
+// no more than before.
+func TestRule11WritesInATerm(t *testing.T) {
+	for every, most := range map[time.Duration]float64{0: 2.2, 4 * time.Second: 3.8} {
+		bubble(t, func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", func(c *config) { c.ExtendEvery = every })
+			sleep(T)
+			a.store.Inject(memory.LoseRequests().Times(1))
+			sleep(5 * T)
+			a.store.Inject(nil)
+			began := time.Now()
+			sleep(100 * T)
+			if n := float64(len(a.opsSince(began))) / 100; n > most {
+				t.Errorf("extending every %v: %.2f operations a term", every, n)
+			}
+		})
+	}
+}
+
+// Rule 11: however long the terms are, one call that hangs costs half a minute.
+func TestRule11ACallThatHangsInALongTerm(t *testing.T) {
+	const term = 24 * time.Hour
+	hang := memory.Always(memory.Fault{Delay: 1000 * time.Hour})
+	long := func(c *config) { c.TermLength = term }
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", long, func(c *config) { c.Decider.(*memory.Decider).Inject(hang.On(memory.Read).Times(1)) }, polled)
+		sleep(time.Minute)
+		a.leads(t)
+		b := join(t, d, "b", long)
+		a.store.Inject(hang.On(memory.Write).Times(1))
+		sleep((term - S) / 2) // the extension hangs
+		begun := time.Now()
+		if err := a.Resign(t.Context()); err != nil || time.Since(begun) > time.Minute {
+			t.Errorf("resigned after %v: %v", time.Since(begun), err)
+		}
+		sleep(time.Second)
+		b.leads(t)
+	})
+}
+
+// Rule 9: the pause after the last failure, half a minute in a long term, is no reason to leave without a
+// release.
+func TestRule09ReleasesAfterAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled, func(c *config) { c.TermLength = 5 * time.Minute })
+		sleep(100 * time.Second)
+		a.store.Inject(memory.LoseRequests())
+		sleep(140 * time.Second)
+		failed := len(a.opsSince(time.Time{}))
+		for len(a.opsSince(time.Time{})) == failed {
+			sleep(time.Second)
+		}
+		a.leads(t)
+		a.store.Inject(nil)
+		begun := time.Now()
+		a.quit()
+		if took := time.Since(begun); !d.Entry().Vacant() || took > 2*time.Second {
+			t.Errorf("left after %v with %+v, want it released at once", took, d.Entry())
+		}
+	})
+}
+
+// Rule 11: a read that shows that the write has landed ends the pauses, even if a feed has told so before the
+// write failed.
+func TestRule11AWriteThatLandedIsNoFailure(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) { c.TermLength = time.Minute })
+		sleep(time.Second)
+		a.store.Inject(memory.Always(memory.Fault{Err: memory.ErrLost, Lands: true, AnswerDelay: 100 * time.Millisecond}).On(memory.Write))
+		sleep(20 * time.Minute)
+		if a.leads(t); a.count() != 1 {
+			t.Errorf("%d leaderships", a.count())
+		}
+		ops := a.opsSince(time.Now().Add(-10 * time.Minute))
+		for i, op := range ops[:len(ops)-1] {
+			if next := ops[i+1]; op.Kind == le.OpExtend && (next.Kind != le.OpRead || next.Start.Sub(op.Start) > 3*time.Second) {
+				t.Errorf("%v after an extension that landed: %v", next.Start.Sub(op.Start), next.Kind)
+			}
+		}
+	})
+}

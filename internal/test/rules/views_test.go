@@ -1,0 +1,924 @@
+//go:build go1.25
+
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/viewtest"
+)
+
+// Rule 1: TermExpiry is counted from before the request, and never goes back
+// within a leadership, though the clock does.
+func TestRule01TermExpiryNeverShrinks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		clock := clocks.NewOffset(nil, 0)
+		start := time.Now()
+		a := join(t, d, "a", func(c *config) {
+			c.Clock = clock
+			c.Decider.(*memory.Decider).Inject(memory.Slow(2 * time.Second)) // the feed, too: news is no shortcut
+		}, stayOn)
+		sleep(9500 * time.Millisecond)
+		a.leads(t)
+		// The write began when the feed's first record had come, at 2 s.
+		first := d.Entry().TermExpiry
+		if want := start.Add(2*time.Second + T); !first.Equal(want) {
+			t.Fatalf("TermExpiry is %v after the start, want %v: the time before the request, not after", first.Sub(start), want.Sub(start))
+		}
+		// The next extension is being written, asked for at 9 s. Set the clock
+		// back by more than a term grows between two extensions.
+		clock.Set(-20 * time.Second)
+		last, number := d.Entry().TermExpiry, d.Entry().ElectionNumber
+		for range 100 {
+			sleep(500 * time.Millisecond)
+			e := d.Entry()
+			if e.ElectionNumber == number && e.TermExpiry.Before(last) {
+				t.Fatalf("TermExpiry went back from %v to %v within a leadership", last, e.TermExpiry)
+			}
+			if e.ElectionNumber == number {
+				last = e.TermExpiry
+			}
+		}
+	})
+}
+
+// Rule 2: the view ends S before the term, and moves only with a confirmed
+// write.
+func TestRule02ViewEndsBeforeTheTermAndMovesWhenConfirmed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		synctest.Wait()
+		r := a.leadership(t, 0)
+		if got, want := r.view.Get(), d.Entry().TermExpiry.Add(-S); !got.Equal(want) {
+			t.Fatalf("the view ends at %v, want TermExpiry - S = %v", got, want)
+		}
+		before := r.view.Get()
+		hang := make(chan struct{})
+		a.store.Inject(memory.Hang(hang))
+		sleep(7*time.Second + time.Millisecond) // an extension is on its way
+		if !r.view.Get().Equal(before) {
+			t.Fatal("the view moved before the write was confirmed")
+		}
+		a.store.Inject(nil)
+		close(hang)
+		synctest.Wait()
+		if got, want := r.view.Get(), before.Add(7*time.Second); !got.Equal(want) {
+			t.Fatalf("the view ends at %v after the confirmation, want %v", got, want)
+		}
+	})
+}
+
+// Rule 2: a wall clock that is set back does not lengthen the view: the
+// monotonic end holds.
+func TestRule02WallClockSetBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		clock := clocks.NewOffset(nil, 0)
+		a := join(t, d, "a", func(c *config) { c.Clock = clock })
+		synctest.Wait()
+		r := a.leadership(t, 0)
+		hang := make(chan struct{})
+		defer close(hang)
+		a.store.Inject(memory.Hang(hang))
+		clock.Set(-time.Hour)
+		sleep(14*time.Second - time.Nanosecond)
+		if !r.view.ValueInFuture() {
+			t.Fatal("the view ended early")
+		}
+		sleep(time.Nanosecond)
+		if r.view.ValueInFuture() {
+			t.Fatal("the view outlived its monotonic end: the wall clock was set back")
+		}
+		if !errors.Is(context.Cause(r.ctx), le.ErrExpired) {
+			t.Fatalf("cause is %v, want ErrExpired", context.Cause(r.ctx))
+		}
+	})
+}
+
+// Rule 2: where the clock was set back so far that an extension cannot make the
+// term grow, it does not make the view grow either.
+func TestRule02NoGrowthWithoutALongerTerm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		clock := clocks.NewOffset(nil, 0)
+		a := join(t, d, "a", func(c *config) { c.Clock = clock }, stayOn)
+		synctest.Wait()
+		r, first := a.leadership(t, 0), d.Entry().TermExpiry
+		sleep(6 * time.Second)
+		clock.Set(-time.Hour)
+		sleep(8*time.Second - time.Nanosecond)
+		if e := d.Entry(); e.Extension == 0 || !e.TermExpiry.Equal(first) {
+			t.Fatalf("record %+v, want an extension that kept TermExpiry", e)
+		}
+		if !r.view.ValueInFuture() {
+			t.Fatal("the view ended early")
+		}
+		sleep(time.Nanosecond)
+		if r.view.ValueInFuture() {
+			t.Fatal("the view outlived the record's term: others go by TermExpiry")
+		}
+	})
+}
+
+// Rule 2: the same where the write that first asked for that term never arrived.
+func TestRule02NoGrowthByALaterAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		clock := clocks.NewOffset(nil, 0)
+		a := join(t, d, "a", func(c *config) { c.Clock = clock }, stayOn)
+		sleep(6 * time.Second)
+		r := a.leadership(t, 0)
+		a.store.Inject(memory.LoseRequests().On(memory.Write).Times(1))
+		sleep(1100 * time.Millisecond) // asked at 7 s for a term until 22 s; lost
+		clock.Set(-time.Hour)
+		sleep(3 * time.Second) // asked again for the same term, confirmed
+		if want := time.Now().Add(-10100 * time.Millisecond).Add(22 * time.Second); !d.Entry().TermExpiry.Equal(want) {
+			t.Fatalf("TermExpiry %v, want %v", d.Entry().TermExpiry, want)
+		}
+		a.store.Inject(memory.LoseRequests())
+		sleep(10900*time.Millisecond - time.Nanosecond)
+		if !r.view.ValueInFuture() {
+			t.Fatal("the view ended early")
+		}
+		sleep(time.Nanosecond)
+		if r.view.ValueInFuture() {
+			t.Fatal("the view is counted from the later attempt")
+		}
+	})
+}
+
+// Rule 2: a machine that was suspended, so that its monotonic clock stood still,
+// has its view ended by the wall clock.
+func TestRule02Suspended(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		clock := clocks.NewOffset(nil, 0)
+		a := join(t, d, "a", func(c *config) { c.Clock = clock })
+		synctest.Wait()
+		r := a.leadership(t, 0)
+		sleep(3 * time.Second)
+		// To a machine, waking up looks like a wall clock that jumped ahead.
+		clock.Set(time.Minute)
+		if r.view.ValueInFuture() {
+			t.Fatal("the view is alive a minute after its end")
+		}
+		sleep(time.Second)
+		if !errors.Is(context.Cause(r.ctx), le.ErrExpired) {
+			t.Fatalf("1 s after the resume ctx has the cause %v, want ErrExpired", context.Cause(r.ctx))
+		}
+	})
+}
+
+// Rule 2: a view seen false once is false for ever, also when its candidate is
+// elected again.
+func TestRule02LatchAndOneViewPerLeadership(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		clock := clocks.NewOffset(nil, 0)
+		a := join(t, d, "a", func(c *config) { c.Clock = clock })
+		synctest.Wait()
+		old := a.leadership(t, 0)
+		clock.Set(15 * time.Second)
+		if old.view.ValueInFuture() {
+			t.Fatal("alive past its end")
+		}
+		clock.Set(0)
+		if old.view.ValueInFuture() {
+			t.Fatal("the view came back to life when the clock was set back")
+		}
+		sleep(time.Minute)
+		a.leads(t)
+		if a.count() < 2 {
+			t.Fatal("not elected again")
+		}
+		if old.view.ValueInFuture() || a.View() == old.view {
+			t.Fatal("the old leadership's view lives on in the new one")
+		}
+		if old.number != first || old.view.ElectionNumber() != first || a.View().ElectionNumber() <= first {
+			t.Fatalf("numbers %d and %d: each view keeps its own", old.view.ElectionNumber(), a.View().ElectionNumber())
+		}
+	})
+}
+
+// stuck is a slog.Handler that never returns until it is released.
+type stuck struct{ release chan struct{} }
+
+func (h stuck) Enabled(context.Context, slog.Level) bool  { <-h.release; return false }
+func (h stuck) Handle(context.Context, slog.Record) error { <-h.release; return nil }
+func (h stuck) WithAttrs([]slog.Attr) slog.Handler        { return h }
+func (h stuck) WithGroup(string) slog.Handler             { return h }
+
+// Rule 13: nothing delays the end of the leader's ctx: not the store, not user
+// code.
+func TestRule13CtxEndsWithTheViewWhateverHangs(t *testing.T) {
+	hooks := map[string]func(c *config, release chan struct{}){
+		"store only": func(*config, chan struct{}) {},
+		"Healthy": func(c *config, release chan struct{}) {
+			asked := false
+			c.Healthy = func(context.Context) error {
+				if asked {
+					<-release
+				}
+				asked = true
+				return nil
+			}
+		},
+		"LeaderChanged": func(c *config, release chan struct{}) {
+			c.LeaderChanged = func(context.Context, le.RaceEntry) { <-release }
+		},
+		"Logger": func(c *config, release chan struct{}) { c.Logger = slog.New(stuck{release}) },
+		"Trace": func(c *config, release chan struct{}) {
+			c.Trace = &le.Trace{
+				StoreOp:       func(le.StoreOp) { <-release },
+				StatusChanged: func(le.StatusChange) { <-release },
+			}
+		},
+		"OnElected": func(c *config, release chan struct{}) {
+			inner := c.OnElected
+			c.OnElected = func(ctx context.Context, v *le.TimeView) { inner(ctx, v); <-release }
+		},
+	}
+	for name, hook := range hooks {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				release := make(chan struct{})
+				a := join(t, d, "a", func(c *config) { hook(c, release) })
+				synctest.Wait()
+				r := a.leadership(t, 0)
+				a.store.Inject(memory.Hang(release)) // and it ignores its ctx
+				end := r.view.Get()
+				<-r.ctx.Done()
+				if !time.Now().Equal(end) && name != "Healthy" {
+					t.Errorf("ctx ended at %v, its view at %v", time.Now(), end)
+				}
+				if time.Now().After(end) {
+					t.Errorf("ctx outlived its view by %v", time.Since(end))
+				}
+				time.Sleep(time.Until(end))
+				if r.view.ValueInFuture() {
+					t.Error("the view is alive after its end")
+				}
+				close(release)
+				a.quit()
+			})
+		})
+	}
+}
+
+// A view made by NewTimeView can be moved at will, for tests of code that takes
+// one.
+func TestTimeViewSet(t *testing.T) {
+	for name, clock := range map[string]clocks.Clock{"nil": nil, "offset": clocks.NewOffset(nil, time.Hour)} {
+		v := viewtest.New(clock, 0)
+		if v.ValueInFuture() || !v.Get().IsZero() || v.Clock() == nil || v.ElectionNumber() != le.NoElections {
+			t.Errorf("%s: a new view is in force", name)
+		}
+		soon := v.Clock().Now().Add(time.Hour)
+		v.Set(soon)
+		if !v.ValueInFuture() || !v.Get().Equal(soon) {
+			t.Errorf("%s: Set to the future: %v", name, v.Get())
+		}
+		v.Set(v.Clock().Now())
+		if v.ValueInFuture() {
+			t.Errorf("%s: Set to now is still in the future", name)
+		}
+		v.Set(soon)
+		if !v.ValueInFuture() {
+			t.Errorf("%s: Set did not move it back", name)
+		}
+	}
+}
+
+// Set takes any time, however far.
+func TestTimeViewSetFar(t *testing.T) {
+	for at, want := range map[time.Time]bool{
+		{}: false, time.Date(1600, 1, 1, 0, 0, 0, 0, time.UTC): false, time.Date(1700, 1, 1, 0, 0, 0, 0, time.UTC): false,
+		time.Unix(0, 0): false, time.Date(2263, 1, 1, 0, 0, 0, 0, time.UTC): true, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC): true,
+	} {
+		v := viewtest.New(nil, 0)
+		if v.Set(at); v.ValueInFuture() != want || !v.Get().Equal(at) {
+			t.Errorf("set to %v: %v, want %v", v.Get(), !want, want)
+		}
+	}
+}
+
+// It ends at its very nanosecond.
+func TestTimeViewEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		v := viewtest.New(nil, 0)
+		v.Set(time.Now().Add(time.Second))
+		time.Sleep(time.Second - 1)
+		if !v.ValueInFuture() {
+			t.Fatal("ended early")
+		}
+		time.Sleep(time.Nanosecond)
+		if v.ValueInFuture() {
+			t.Fatal("alive at its end")
+		}
+	})
+}
+
+// It may be asked and moved by many at once, and asking does not allocate.
+func TestTimeViewConcurrency(t *testing.T) {
+	v := viewtest.New(nil, 0)
+	v.Set(time.Now().Add(time.Hour))
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 1000 {
+				if !v.ValueInFuture() {
+					t.Error("over")
+					return
+				}
+				v.Set(time.Now().Add(time.Hour))
+			}
+		})
+	}
+	wg.Wait()
+	if n := testing.AllocsPerRun(100, func() { v.ValueInFuture() }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+
+}
+
+// A copy of a view ends with it, also one that was made before an extension.
+func TestTimeViewCopy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := join(t, memory.NewDecider(), "a")
+		sleep(time.Second)
+		copied := *a.View()
+		sleep(2 * T)
+		if !copied.ValueInFuture() || !copied.Get().Equal(a.View().Get()) {
+			t.Errorf("the copy is valid until %v, and the view until %v", copied.Get(), a.View().Get())
+		}
+		go a.Resign(t.Context())
+		sleep(time.Millisecond)
+		if copied.ValueInFuture() {
+			t.Error("the copy outlives the leadership")
+		}
+	})
+}
+
+// A zero view, and one that is not there, is over.
+func TestTimeViewZero(t *testing.T) {
+	for name, v := range map[string]*le.TimeView{"zero": {}, "nil": nil} {
+		if v.ValueInFuture() || !v.Get().IsZero() || v.Clock() == nil || v.ElectionNumber() != le.NoElections {
+			t.Errorf("%s: the view is in force", name)
+		}
+	}
+}
+
+// readings is a clock as the system's is outside of a bubble: each time carries a
+// monotonic reading, and the two may run apart. (In a bubble time.Now has none, so that
+// nothing there sees what reads it.)
+type readings struct {
+	base    time.Time // with a monotonic reading: taken outside of the bubble
+	begin   time.Time // by the bubble's clock
+	ahead   atomic.Int64
+	stalled atomic.Int64
+}
+
+// layout is that of a time.Time: the monotonic reading is ext, where the first bit of
+// wall is set.
+type layout struct {
+	wall uint64
+	ext  int64
+	loc  *time.Location
+}
+
+// newReadings makes the clock. It must be called outside of a bubble, and begun in it.
+func newReadings(t *testing.T) *readings {
+	t.Helper()
+	c := &readings{base: time.Now()}
+	if c.base == c.base.Round(0) {
+		t.Fatal("time.Now has no monotonic reading: make the clock outside of the bubble")
+	}
+	apart := c.reading(time.Hour, time.Second)
+	if wall, mono := apart.Round(0).Sub(c.base.Round(0)), apart.Sub(c.base); wall != time.Hour || mono != time.Second {
+		t.Fatalf("a time that is an hour and a second later is %v and %v later: has the layout of time.Time changed?", wall, mono)
+	}
+	return c
+}
+
+// reading is a time so far after the base.
+func (c *readings) reading(wall, mono time.Duration) time.Time {
+	t := c.base.Add(wall)
+	(*layout)(unsafe.Pointer(&t)).ext = (*layout)(unsafe.Pointer(&c.base)).ext + int64(mono)
+	return t
+}
+
+func (c *readings) start() { c.begin = time.Now() }
+
+func (c *readings) Now() time.Time {
+	passed := time.Since(c.begin)
+	return c.reading(passed+time.Duration(c.ahead.Load()), passed-time.Duration(c.stalled.Load()))
+}
+
+func (c *readings) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
+
+func (c *readings) SleepFor(ctx context.Context, d time.Duration) bool {
+	return clocks.System().SleepFor(ctx, d)
+}
+
+func (c *readings) SleepUntil(ctx context.Context, t time.Time) bool {
+	return c.SleepFor(ctx, c.Until(t))
+}
+
+// Rule 2, on times that carry a monotonic reading: a wall clock that is set back does
+// not lengthen the view; nor does a suspend, during which the monotonic one stands
+// still.
+func TestRule02MonotonicReadings(t *testing.T) {
+	for name, apart := range map[string]func(*readings){
+		"set back":  func(c *readings) { c.ahead.Add(int64(-time.Hour)) },
+		"suspended": func(c *readings) { c.ahead.Add(int64(5 * time.Second)) },
+	} {
+		clock := newReadings(t)
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				clock.start()
+				d := memory.NewDecider()
+				a := join(t, d, "a", on(clock), stayOn)
+				synctest.Wait()
+				a.leads(t)
+				r := a.leadership(t, 0)
+				a.store.Inject(memory.Fail(errors.New("cut off")))
+				apart(clock)
+				left := T - S
+				if name == "suspended" {
+					left -= 5 * time.Second
+				}
+				sleep(left - time.Nanosecond)
+				if !r.view.ValueInFuture() {
+					t.Error("ended early")
+				}
+				sleep(time.Nanosecond)
+				if r.view.ValueInFuture() {
+					t.Error("the view outlived its end")
+				}
+				sleep(time.Second)
+				if !errors.Is(context.Cause(r.ctx), le.ErrExpired) {
+					t.Errorf("cause %v", context.Cause(r.ctx))
+				}
+			})
+		})
+	}
+}
+
+// Rule 1, on times that carry a monotonic reading: TermExpiry is compared as a wall
+// time, and never goes back within a leadership.
+func TestRule01MonotonicReadings(t *testing.T) {
+	clock := newReadings(t)
+	bubble(t, func(t *testing.T) {
+		clock.start()
+		d := memory.NewDecider()
+		a := join(t, d, "a", on(clock), stayOn)
+		sleep(8 * time.Second)
+		a.leads(t)
+		last := d.Entry().TermExpiry
+		clock.ahead.Store(int64(-20 * time.Second))
+		for range 20 {
+			sleep(500 * time.Millisecond)
+			if e := d.Entry(); e.ElectionNumber == first && e.TermExpiry.Before(last) {
+				t.Fatalf("TermExpiry went back from %v to %v", last, e.TermExpiry)
+			}
+		}
+		if d.Entry().Extension < 2 {
+			t.Fatal("it was not extended")
+		}
+	})
+}
+
+// Rule 13, the same: a wall clock that jumps past the view's end is noticed within a
+// second.
+func TestRule13MonotonicReadings(t *testing.T) {
+	clock := newReadings(t)
+	bubble(t, func(t *testing.T) {
+		clock.start()
+		a := join(t, memory.NewDecider(), "a", on(clock), stayOn)
+		sleep(time.Second)
+		r := a.leadership(t, 0)
+		clock.ahead.Store(int64(time.Hour))
+		sleep(time.Second)
+		if r.ctx.Err() == nil {
+			t.Error("the leader's ctx lives a second after the view has ended")
+		}
+	})
+}
+
+// telling is a clock that tells of its jumps, and counts how often it is read.
+type telling struct {
+	*clocks.Offset
+	mu    sync.Mutex
+	f     func()
+	reads int
+}
+
+func (c *telling) NotifyJump(f func()) (stop func(), err error) {
+	c.asked(f)
+	return func() { time.Sleep(time.Second); c.asked(nil) }, nil
+}
+
+func (c *telling) asked(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.f = f
+}
+
+func (c *telling) look() (reads int, f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reads, c.f
+}
+
+func (c *telling) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reads++
+	return c.Offset.Now()
+}
+
+// Rule 13, with a clock that tells of its jumps: a leader's ctx ends at once when the clock jumps past the end
+// of the view.
+func TestRule13JumpsAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &telling{Offset: clocks.NewOffset(nil, 0)}
+		elected := make(chan context.Context, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c, err := le.Config{
+			Decider: memory.New(nil), LeaderID: "a", TermLength: 10 * time.Minute, ClockPolicy: le.SharedClock, Clock: clock,
+			OnElected: func(ctx context.Context, _ *le.TimeView) { elected <- ctx },
+		}.Start(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leader := <-elected
+		synctest.Wait()
+		_, jumped := clock.look()
+		time.Sleep(4*time.Minute + time.Second/2)
+		synctest.Wait()
+		clock.Set(time.Hour)
+		jumped()
+		synctest.Wait()
+		if leader.Err() == nil {
+			t.Error("the clock has jumped past the end of the view, and the leader's ctx goes on")
+		}
+		cancel()
+		_ = c.Wait() // it was cancelled
+		if _, f := clock.look(); f != nil {
+			t.Error("the campaign is over, and still asks for jumps")
+		}
+	})
+}
+
+// A view that was seen over while the clock was ahead for a moment stays over, and its ctx ends when
+// the campaign next looks: it does not sleep on until the extension that is due.
+func TestViewSeenOverWhileTheClockWasAhead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		clock := clocks.NewOffset(nil, 0)
+		a := join(t, memory.NewDecider(), "a", on(clock), stayOn)
+		sleep(3200 * time.Millisecond)
+		r := a.leadership(t, 0)
+		clock.Set(time.Hour)
+		if r.view.ValueInFuture() {
+			t.Fatal("the view is not over")
+		}
+		clock.Set(0)
+		begun := time.Now()
+		<-r.ctx.Done()
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("ctx ended %v after the view", took)
+		}
+	})
+}
+
+// stops is a right clock, of a process that is stopped (SIGSTOP, a CPU limit) just after one of its readings:
+// what was read is returned when the process continues. Both its times are of one reading.
+type stops struct {
+	clocks.SystemClock
+	mu    sync.Mutex
+	epoch time.Time
+	mono  time.Duration
+	at    time.Duration // the second reading from then on is the last before the stop
+	until time.Duration
+	reads int
+}
+
+func (s *stops) Now() time.Time {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since := now.Sub(s.epoch)
+	if since >= s.at {
+		if s.reads++; s.reads == 2 {
+			time.Sleep(s.until - since)
+		}
+	}
+	s.mono = since
+	return now
+}
+
+func (s *stops) Monotonic() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mono
+}
+
+func (s *stops) Until(t time.Time) time.Duration { return time.Until(t) }
+
+type stopsTelling struct{ *stops }
+
+func (stopsTelling) NotifyJump(func()) (func(), error) { return func() {}, nil }
+
+// Rule 13: the ctx ends with the view, at most a second late, though the process was stopped between the loop's look
+// at the clock and its sleep.
+func TestRule13StoppedBeforeTheSleep(t *testing.T) {
+	for _, tells := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			clock := &stops{epoch: time.Now(), at: 6990 * time.Millisecond, until: 13500 * time.Millisecond}
+			a := join(t, memory.NewDecider(), "a", func(c *config) {
+				if c.Clock = clock; tells {
+					c.Clock = stopsTelling{clock}
+				}
+			}, stayOn)
+			synctest.Wait()
+			a.leads(t)
+			a.store.Inject(memory.LoseRequests())
+			r := a.leadership(t, 0)
+			<-r.ctx.Done()
+			clock.mu.Lock()
+			reads := clock.reads
+			clock.mu.Unlock()
+			if late := time.Since(r.view.Get()); reads < 2 || late < 0 || late > 1100*time.Millisecond {
+				t.Errorf("the clock tells of jumps %t: ctx ended %v after the view", tells, late)
+			}
+		})
+	}
+}
+
+// apart fails unless there were some operations, each so long after the last one.
+func apart(t *testing.T, ops []le.StoreOp, least time.Duration) {
+	t.Helper()
+	if len(ops) < 3 {
+		t.Fatalf("only %d requests", len(ops))
+	}
+	for i := range ops[1:] {
+		if gap := ops[i+1].Start.Sub(ops[i].Start); gap < least {
+			t.Errorf("asked again after %v, want %v", gap, least)
+		}
+	}
+}
+
+// Rule 11: a release waits for half of the time that a leaving candidate has, if the store asks for a
+// longer pause.
+func TestRule11RetryAfterWhileLeaving(t *testing.T) {
+	for name, leave := range map[string]func(*member){
+		"resign": func(m *member) { _ = m.Resign(context.Background()) },
+		"quit":   (*member).quit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				a := join(t, memory.NewDecider(), "a", polled)
+				sleep(20 * T)
+				a.store.Inject(asksForPause(50 * time.Second).On(memory.Write).Times(1))
+				begin := time.Now()
+				leave(a)
+				near(t, "the release", time.Since(begin), T/4, S/2)
+				if e := a.Leader(); !e.Vacant() {
+					t.Errorf("not released: %+v", e)
+				}
+			})
+		})
+	}
+}
+
+// Rule 11: so it releases what it has, however short its term is.
+func TestRule11RetryAfterOfAShortTerm(t *testing.T) {
+	for _, term := range []time.Duration{2 * S, 4 * S, 6 * S} {
+		bubble(t, func(t *testing.T) {
+			a := join(t, memory.NewDecider(), "a", polled, func(c *config) { c.TermLength = term })
+			sleep(20 * T)
+			a.store.Inject(asksForPause(50 * time.Second).On(memory.Write).Times(1))
+			a.quit()
+			if e := a.Leader(); !e.Vacant() {
+				t.Errorf("with a term of %v it is not released: %+v", term, e)
+			}
+		})
+	}
+}
+
+// Rule 11: a wish for a pause is over when a later write was taken.
+func TestRule11RetryAfterIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := join(t, memory.NewDecider(), "a", polled)
+		sleep(20 * T)
+		a.store.Inject(asksForPause(50 * time.Second).On(memory.Write).Times(1))
+		refused, begin := 0, time.Now()
+		for taken := 0; taken == 0; sleep(T / 100) {
+			refused = 0
+			for _, op := range a.opsSince(begin) {
+				if op.Kind == le.OpExtend && op.Err != nil {
+					refused++
+				} else if op.Kind == le.OpExtend {
+					taken++
+				}
+			}
+		}
+		if refused != 1 {
+			t.Fatalf("%d extensions were refused", refused)
+		}
+		begin = time.Now()
+		_ = a.Resign(context.Background())
+		near(t, "the release", time.Since(begin), 0, S/100)
+	})
+}
+
+// Rule 11: a candidate whose acquisition is refused, with a wish for a pause, asks once what became of
+// it, and then keeps the pause.
+func TestRule11RetryAfterOfAnAcquisition(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const pause = 50 * time.Second
+		a := join(t, memory.NewDecider(), "a", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(asksForPause(pause).On(memory.Write))
+		}, polled)
+		sleep(time.Hour)
+		if n, most := len(a.opsSince(time.Time{})), 3*int(time.Hour/pause)+1; n > most {
+			t.Errorf("%d requests, want at most %d", n, most)
+		}
+	})
+}
+
+// Rule 11: who has resigned is a standby, and keeps pauses to the end.
+func TestRule11RetryAfterResigned(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled, func(c *config) { c.PollInterval = time.Second })
+		sleep(20 * T)
+		if err := a.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		another := rival(a.Leader().ElectionNumber + 1)
+		another.TermLength, another.TermExpiry = time.Hour, time.Now().Add(time.Hour)
+		d.Replace(another)
+		sleep(2500 * time.Millisecond)
+		a.store.Inject(asksForPause(50 * time.Second))
+		begin := time.Now()
+		sleep(10 * time.Minute)
+		apart(t, a.opsSince(begin), 50*time.Second)
+	})
+}
+
+// Rule 11: also a call that was given up may bring a store's wish for a pause.
+func TestRule11RetryAfterComesLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		join(t, d, "a")
+		sleep(time.Second)
+		b := join(t, d, "b", polled)
+		sleep(2*T + T/4)
+		const late, pause = 5 * time.Second, 50 * time.Second
+		b.store.Inject(func(memory.Op) memory.Fault {
+			return memory.Fault{Hang: after(late), Err: &le.RetryAfterError{After: pause, Err: errSlowDown}}
+		})
+		begin := time.Now()
+		sleep(10 * time.Minute)
+		apart(t, b.opsSince(begin.Add(late)), pause) // a call that came before the first wish knew of none
+	})
+}
+
+// refusedFeed is a store that reads, and whose feed asks for a pause.
+type refusedFeed struct {
+	le.RaceDecider
+	pause time.Duration
+	begun *[]le.StoreOp
+}
+
+func (f refusedFeed) Changes(context.Context) iter.Seq2[*le.RaceEntry, error] {
+	return func(yield func(*le.RaceEntry, error) bool) {
+		*f.begun = append(*f.begun, le.StoreOp{Start: time.Now()})
+		yield(nil, fmt.Errorf("watching: %w", &le.RetryAfterError{After: f.pause, Err: errSlowDown}))
+	}
+}
+
+// Rule 11: a pause that the store asks for in answer to a feed is kept by the feed. Reads go on: a store
+// that serves them need not wait for its feed.
+func TestRule11RetryAfterOfAFeed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		join(t, d, "a")
+		sleep(time.Second)
+		var begun []le.StoreOp
+		const pause = 50 * time.Second
+		b := join(t, d, "b", func(c *config) {
+			c.Decider = refusedFeed{c.Decider.(*memory.Decider).Polled(), pause, &begun}
+		})
+		sleep(10 * time.Minute)
+		apart(t, begun, pause)
+		if n := len(b.opsSince(time.Time{})); n < 19 {
+			t.Errorf("%d reads in ten minutes", n)
+		}
+	})
+}
+
+// Rule 11: a standby that has failed twice polls as often as ever when a few polls have worked.
+func TestRule11AStandbyRecovers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		join(t, d, "a")
+		sleep(time.Second)
+		b := join(t, d, "b", polled)
+		sleep(2 * T)
+		b.store.Inject(memory.Fail(errSlowDown).Times(2))
+		sleep(10 * T)
+		begin := time.Now()
+		sleep(10 * T)
+		if n := len(b.opsSince(begin)); n < 19 {
+			t.Errorf("%d polls in 10 terms, want 20", n)
+		}
+	})
+}
+
+// Rule 11: candidates that have not read anything yet ask no more often than standbys, whether the
+// store refuses them or does not answer.
+func TestRule11ColdStartInAnOutage(t *testing.T) {
+	for name, fault := range map[string]memory.Faults{
+		"refused": memory.Fail(errSlowDown),
+		"hangs":   memory.Always(memory.Fault{AnswerDelay: 10 * time.Hour}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				a := join(t, memory.NewDecider(), "a", func(c *config) { c.Decider.(*memory.Decider).Inject(fault) }, polled)
+				sleep(10 * time.Minute)
+				if n, most := len(a.opsSince(time.Time{})), int(10*time.Minute/T)+3; n > most {
+					t.Errorf("%d requests in ten minutes, want at most %d", n, most)
+				}
+			})
+		})
+	}
+}
+
+// Rule 11: a candidate that has been ousted is a standby, even while its callback runs.
+func TestRule11OustedIsNotUrgent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		end := make(chan struct{})
+		a := join(t, d, "a", polled, func(c *config) {
+			c.OnElected = func(context.Context, *le.TimeView) { <-end }
+		})
+		sleep(T)
+		d.Replace(rival(first + 5))
+		sleep(T / 2)
+		a.follows(t)
+		a.store.Inject(memory.LoseRequests())
+		begin := time.Now()
+		sleep(10 * time.Minute)
+		if n, most := len(a.opsSince(begin)), int(10*time.Minute/T)+3; n > most {
+			t.Errorf("%d requests in ten minutes, want at most %d", n, most)
+		}
+		close(end)
+	})
+}
+
+// A standby whose second acquisition lands, and is not answered, learns so at once: it need not wait
+// for as long as with its next attempt.
+func TestRule11LandedAcquisitionIsFoundSoon(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(rival(first))
+		writes := 0
+		var landed time.Time
+		a := join(t, d, "a", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(memory.Faults(func(memory.Op) memory.Fault {
+				switch writes++; writes {
+				case 1:
+					return memory.Fault{Err: errSlowDown}
+				case 2:
+					landed = time.Now()
+					return memory.Fault{Err: memory.ErrLost, Lands: true}
+				}
+				return memory.Fault{}
+			}).On(memory.Write))
+		}, polled)
+		sleep(4 * T)
+		a.leads(t)
+		if took := a.leadership(t, 0).from.Sub(landed); took > 3*T/32 {
+			t.Errorf("it leads %v after its acquisition has landed", took)
+		}
+	})
+}

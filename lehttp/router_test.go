@@ -1,0 +1,524 @@
+//go:build go1.25
+
+package lehttp_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/internal/route/routetest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
+	"github.com/c8e606e4/leaderelection/lehttp"
+	"github.com/c8e606e4/leaderelection/viewtest"
+)
+
+// A redirect keeps the method, the path and the query, and the scheme that the client came by. It names the
+// root for what has no path. A client that came to the leader's own address, in any case, by the scheme's
+// port, said or left out, is not sent round in a circle.
+func TestRedirect(t *testing.T) {
+	at := func(hostPort string) le.RaceEntry { return record(1, "a", hostPort) }
+	for name, c := range map[string]struct {
+		leader le.RaceEntry
+		scheme string // that is set
+		url    string
+		want   string // the Location, or "": it loops, or "503"
+	}{
+		"nothing known":        {le.RaceEntry{}, "", "http://front/", "503"},
+		"to itself":            {record(3, "me", "10.0.0.3:80"), "", "http://front/", "503"},
+		"a bad HostPort":       {at("evil.example/x?:80"), "", "http://front/", "503"},
+		"by http":              {at("10.0.0.1:80"), "", "http://front/a%2Fb//c?d=e", "http://10.0.0.1:80/a%2Fb//c?d=e"},
+		"IPv6":                 {at("[fd00::1]:443"), "", "http://front/a", "http://[fd00::1]:443/a"},
+		"by https":             {at("app.example:80"), "", "https://front/x", "https://app.example:80/x"},
+		"no path":              {at("app.example:80"), "", "*", "http://app.example:80/"},
+		"itself":               {at("App.example:80"), "", "http://app.EXAMPLE:80/x", ""},
+		"itself, by http":      {at("app.example:80"), "", "http://app.example/", ""},
+		"itself, by https":     {at("app.example:443"), "https", "http://app.example/", ""},
+		"itself, IPv6":         {at("[::1]:80"), "", "http://[::1]/", ""},
+		"https from http":      {at("app.example:80"), "https", "http://app.example/", "https://app.example:80/"},
+		"the port of https":    {at("app.example:443"), "", "http://app.example/", "http://app.example:443/"},
+		"from another port":    {at("app.example:80"), "", "http://app.example:8080/", "http://app.example:80/"},
+		"from another name":    {at("app.example:80"), "", "http://other.example/", "http://app.example:80/"},
+		"without a name's dot": {at("app.example:80"), "", "http://app:80/", "http://app.example:80/"},
+	} {
+		h := routerOf(c.leader).Redirect(&lehttp.RedirectOptions{LeaderID: "me", Wait: -1, Scheme: c.scheme})
+		want := map[string]int{"": http.StatusLoopDetected, "503": http.StatusServiceUnavailable}[c.want]
+		if want == 0 {
+			want = http.StatusTemporaryRedirect
+		}
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			w := asked(h, httptest.NewRequest(method, c.url, nil))
+			to := w.Header().Get("Location")
+			if w.Code != want || (to != "" || want == http.StatusTemporaryRedirect) && to != c.want || w.Header().Get("Cache-Control") != "no-store" || (want == http.StatusServiceUnavailable) && w.Header().Get("Retry-After") == "" {
+				t.Errorf("%s, %s: %d %v", name, method, w.Code, w.Header())
+			}
+		}
+	}
+}
+
+// A redirect waits for the next leader. If this process becomes that, the answer sends the client here
+// once more. A request that another Proxy keeps does not wait.
+func TestRedirectWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := routerOf(record(1, "me", "me:80"))
+		me := viewtest.NewCandidate(nil)
+		me.SetStatus(le.Draining)
+		called := false
+		h := lehttp.RequireLeader(me, &lehttp.RequireOptions{Otherwise: r.Redirect(&lehttp.RedirectOptions{LeaderID: "me"})})(
+			http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called = true }))
+		ask := func(sentBy string) (string, int, time.Duration) {
+			begin := time.Now()
+			req := httptest.NewRequest(http.MethodPost, "http://front/x?y", strings.NewReader("x"))
+			if sentBy != "" {
+				req.Header.Set("Leaderelection-Sent-By", sentBy)
+			}
+			w := asked(h, req)
+			return w.Header().Get("Location"), w.Code, time.Since(begin)
+		}
+		time.AfterFunc(3*time.Second, func() { r.News(vacant(1)) })
+		time.AfterFunc(5*time.Second, func() { r.News(record(2, "b", "b:80")) })
+		if to, code, took := ask(""); to != "http://b:80/x?y" || code != http.StatusTemporaryRedirect || took != 5*time.Second {
+			t.Errorf("%d to %q after %v", code, to, took)
+		}
+		r.News(vacant(2))
+		if _, code, took := ask("proxy; election=users"); code != http.StatusServiceUnavailable || took != 0 {
+			t.Errorf("what a Proxy keeps: %d after %v", code, took)
+		}
+		time.AfterFunc(5*time.Second, func() { lead(me) })
+		if to, code, took := ask(""); to != "http://front/x?y" || code != http.StatusTemporaryRedirect || took < 5*time.Second || took > 6*time.Second || called {
+			t.Errorf("%d to %q after %v; the handler was called: %v", code, to, took, called)
+		}
+	})
+}
+
+// By default a request waits for twice the term in the record, and a second: for a drain of a term and
+// a hand-over on a polled store, and for a crash. So it does for a redirect, and at a group's routers.
+func TestWaitFollowsFromTheTerm(t *testing.T) {
+	leftBehind := vacant(1)
+	leftBehind.TermLength = 4 * time.Second
+	for name, c := range map[string]struct {
+		known *le.RaceEntry
+		wait  time.Duration // that was set
+		want  time.Duration
+	}{
+		"a term of 4 s":         {&leftBehind, 0, 9 * time.Second},
+		"the term is not known": {nil, 0, 31 * time.Second},
+		"set":                   {&leftBehind, time.Second, time.Second},
+		"none":                  {&leftBehind, -1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := routerOf()
+				if c.known != nil {
+					r.News(*c.known)
+				}
+				proxy := r.Proxy(&lehttp.ProxyOptions{Wait: c.wait})
+				defer proxy.Close()
+				handlers := map[string]http.Handler{"proxy": proxy, "redirect": r.Redirect(&lehttp.RedirectOptions{Wait: c.wait})}
+				if c.known == nil {
+					group := lehttp.NewShardRouter()
+					one := group.Proxy(byHeader, &lehttp.ProxyOptions{Wait: c.wait})
+					defer one.Close()
+					handlers["a group's proxy"] = one
+					handlers["a group's redirect"] = group.Redirect(byHeader, &lehttp.RedirectOptions{Wait: c.wait})
+				}
+				for which, h := range handlers {
+					begin := time.Now()
+					req := post()
+					req.Header.Set("Shard", "1")
+					w := asked(h, req)
+					if took := time.Since(begin); took != c.want || w.Code != http.StatusServiceUnavailable {
+						t.Errorf("%s: %d after %v, want 503 after %v", which, w.Code, took, c.want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The default Wait covers a crash, on a polled store: what waits for the dead leader gets to the next.
+func TestDefaultWaitCoversACrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memory.New(nil)
+		ctx, stop := context.WithCancel(t.Context())
+		dying := d.Handle()
+		var campaigns []*le.Campaign
+		for _, id := range []string{"a", "b"} {
+			store := d.Handle().Polled()
+			if id == "a" {
+				store = dying.Polled()
+			}
+			c, err := le.Config{Decider: store, LeaderID: id, HostPort: []string{id + ":80"}, MaxClockSkew: S}.Start(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			campaigns = append(campaigns, c)
+			if id == "a" {
+				for !c.View().ValueInFuture() {
+					time.Sleep(time.Second)
+				}
+			}
+		}
+		router, err := lehttp.Follow(le.WatchConfig{Decider: d.Handle().Polled(), MaxClockSkew: S})
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxy := router.Proxy(&lehttp.ProxyOptions{Transport: proxyTransport(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Host == "a:80" {
+				return nil, gone
+			}
+			return answering(), nil
+		})})
+		defer proxy.Close()
+		time.Sleep(time.Minute)
+		dying.Inject(memory.LoseRequests()) // nothing is heard of it
+		begin := time.Now()
+		w := asked(proxy, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("x")))
+		if took := time.Since(begin); w.Code != http.StatusOK || took < 5*time.Second {
+			t.Errorf("%d after %v", w.Code, took)
+		}
+		stop()
+		for _, c := range campaigns {
+			<-c.Done()
+		}
+		router.Close()
+	})
+}
+
+// A router outlives the campaign of its process: what comes while that drains, and after its end, waits
+// for the next leader and goes there. And a process that wins serves what waits in it, though its router
+// has not heard of that yet.
+func TestTheRouterOutlivesItsCampaign(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memory.New(nil)
+		polled := func() le.RaceDecider { return d.Handle().Polled() }
+		next := func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, le.ViewFrom(r.Context()).ElectionNumber()) }
+		handlers := map[string]http.Handler{}
+		start := func(id string) (*le.Campaign, context.CancelFunc, *lehttp.Router) {
+			ctx, stop := context.WithCancel(t.Context())
+			c, err := le.Config{Decider: polled(), LeaderID: id, HostPort: []string{id + ":80"}, MaxClockSkew: S}.Start(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			router, err := lehttp.Follow(le.WatchConfig{Decider: polled(), MaxClockSkew: S})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := router.Proxy(&lehttp.ProxyOptions{LeaderID: id, Transport: proxyTransport(func(r *http.Request) (*http.Response, error) {
+				w := asked(handlers[r.URL.Host], r)
+				return w.Result(), nil
+			})})
+			handlers[id+":80"] = lehttp.RequireLeader(c, &lehttp.RequireOptions{Otherwise: p})(http.HandlerFunc(next))
+			return c, stop, router
+		}
+		a, stopA, routerA := start("a")
+		time.Sleep(time.Minute)
+		b, stopB, routerB := start("b")
+		time.Sleep(time.Minute)
+		ask := func(id string) (int, time.Duration) {
+			begin := time.Now()
+			w := asked(handlers[id+":80"], httptest.NewRequest(http.MethodPost, "/", strings.NewReader("x")))
+			return w.Code, time.Since(begin)
+		}
+		stopA()
+		<-a.Done()
+		released := time.Now()
+		won := make(chan time.Duration, 1)
+		go func() {
+			for !b.View().ValueInFuture() {
+				time.Sleep(10 * time.Millisecond)
+			}
+			won <- time.Since(released)
+		}()
+		var both sync.WaitGroup
+		both.Go(func() {
+			if code, took := ask("b"); code != http.StatusOK || took > <-won+200*time.Millisecond {
+				t.Errorf("at the process that wins: %d after %v", code, took)
+			}
+		})
+		if code, _ := ask("a"); code != http.StatusOK {
+			t.Errorf("at the process whose campaign has ended: %d", code)
+		}
+		both.Wait()
+		routerA.Close()
+		stopB()
+		<-b.Done()
+		routerB.Close()
+	})
+}
+
+// A record with several ports has one for the Proxy and the Redirect: by number, by name, or
+// as the program likes. What is chosen must be fit to be dialled and allowed, like a HostPort.
+func TestAddresses(t *testing.T) {
+	app, admin := server(t, says("app")), server(t, says("admin"))
+	_, port, err := net.SplitHostPort(address(admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := record(1, "a", address(app), address(admin))
+	e.ConnectionParams = []byte(`{"x": 1, "addresses": {"admin": ["` + address(admin) + `"], "bad": ["169.254.169.254:80"], "worse": ["x/y?:80"], "none": []}}`)
+	r := routerOf(e)
+	for _, c := range []struct {
+		name   string
+		choose func(le.RaceEntry) []string
+		want   string
+	}{
+		{"none chosen", nil, "app"},
+		{"by port", lehttp.Port(port), "admin"},
+		{"by name", lehttp.Named("admin"), "admin"},
+		{"by hand", func(e le.RaceEntry) []string { return e.HostPort[1:] }, "admin"},
+		{"a port of nobody's", lehttp.Port("1"), ""},
+		{"a name of nobody's", lehttp.Named("other"), ""},
+		{"a name without addresses", lehttp.Named("none"), ""},
+		{"an address that is refused", lehttp.Named("bad"), ""},
+		{"an address that is none", lehttp.Named("worse"), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var logged logtest.Log
+			front := proxy(t, r, &lehttp.ProxyOptions{Addresses: c.choose, Wait: time.Millisecond, Logger: logger(&logged)})
+			res, text := ask(t, client(t), http.MethodGet, front.URL, nil)
+			to := server(t, r.Redirect(&lehttp.RedirectOptions{Addresses: c.choose}))
+			away, _ := ask(t, client(t), http.MethodGet, to.URL, nil)
+			if c.want == "" {
+				if res.StatusCode != http.StatusServiceUnavailable || away.StatusCode != http.StatusServiceUnavailable || logged.String() == "" {
+					t.Errorf("proxy %s %q, redirect %s, log %q", res.Status, text, away.Status, logged.String())
+				}
+				return
+			}
+			where := map[string]string{"app": address(app), "admin": address(admin)}[c.want]
+			if text != c.want || away.Header.Get("Location") != "http://"+where+"/" {
+				t.Errorf("proxy %s %q, redirect to %s", res.Status, text, away.Header.Get("Location"))
+			}
+		})
+	}
+}
+
+// What a leader announces while it leads is followed, and what was known of the way with it.
+func TestAddressesThatChangeWhileLeading(t *testing.T) {
+	old, now := server(t, says("old")), server(t, says("new"))
+	r := routerOf()
+	e := record(1, "a", address(old))
+	r.News(e)
+	front := proxy(t, r, nil)
+	for _, want := range []string{"old", "old", "new"} {
+		if want == "new" {
+			e.HostPort = []string{address(now)}
+		}
+		e.Extension++
+		r.News(e)
+		if _, text := ask(t, client(t), http.MethodGet, front.URL, nil); text != want {
+			t.Errorf("%q answers, want %s", text, want)
+		}
+	}
+}
+
+// A record cannot send requests, with their credentials, to anywhere.
+func TestProxyAndRedirectCheckAddresses(t *testing.T) {
+	leader := server(t, says("hello"))
+	_, port, _ := net.SplitHostPort(address(leader))
+	dialled := ""
+	spy := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dialled = addr
+		return (&net.Dialer{}).DialContext(ctx, network, address(leader))
+	}}
+	t.Cleanup(spy.CloseIdleConnections)
+	only := func(hostPort string) error {
+		if hostPort != "10.1.2.3:80" {
+			return fmt.Errorf("%s is none of ours", hostPort)
+		}
+		return nil
+	}
+	for _, c := range []struct {
+		name     string
+		check    func(string) error
+		hostPort []string
+		want     string // that is dialled
+	}{
+		{"link-local", nil, []string{"169.254.169.254:80"}, ""},
+		{"link-local, mapped", nil, []string{"[::ffff:169.254.169.254]:80"}, ""},
+		{"the good one of two", nil, []string{"[fe80::1]:80", "10.0.0.1:80"}, "10.0.0.1:80"},
+		{"the caller's own rule", only, []string{"10.0.0.1:80", "10.1.2.3:80"}, "10.1.2.3:80"},
+		{"the caller's own rule, nothing left", only, []string{"10.0.0.1:80"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var log logtest.Log
+			r := routerOf(record(1, "a", c.hostPort...))
+			dialled = ""
+			front := proxy(t, r, &lehttp.ProxyOptions{CheckAddress: c.check, Transport: spy, Wait: time.Hour, Logger: logger(&log)})
+			res, body := ask(t, client(t), http.MethodGet, front.URL, nil)
+			if dialled != c.want || (res.StatusCode == http.StatusOK) != (c.want != "") || c.want == "" && res.StatusCode != http.StatusServiceUnavailable {
+				t.Errorf("dialled %q, %d %q", dialled, res.StatusCode, body)
+			}
+			res, _ = ask(t, client(t), http.MethodGet, server(t, r.Redirect(&lehttp.RedirectOptions{CheckAddress: c.check})).URL, nil)
+			if location := res.Header.Get("Location"); location != "" && location != "http://"+c.want+"/" || (location == "") != (c.want == "") {
+				t.Errorf("redirected to %q", location)
+			}
+			spy.CloseIdleConnections()
+			if !strings.Contains(log.String(), "is refused") && !strings.Contains(log.String(), "none of ours") {
+				t.Errorf("the log: %q", log.String())
+			}
+		})
+	}
+	r := routerOf(record(1, "a", net.JoinHostPort("localhost", port)))
+	if res, body := ask(t, client(t), http.MethodGet, proxy(t, r, nil).URL, nil); body != "hello" {
+		t.Errorf("localhost: %d %q", res.StatusCode, body)
+	}
+}
+
+// The Proxy's own Transport does not dial a name that resolves to what is refused, nor does the one of a
+// single leadership, made for TLSFor.
+func TestProxyChecksWhatANameResolvesTo(t *testing.T) {
+	routetest.Resolve(t, [4]byte{169, 254, 169, 254})
+	for name, tlsFor := range map[string]func(le.RaceEntry) (*tls.Config, error){
+		"its own":    nil,
+		"for TLSFor": func(le.RaceEntry) (*tls.Config, error) { return &tls.Config{}, nil },
+	} {
+		var log logtest.Log
+		front := proxy(t, routerOf(record(1, "a", "leader.example:443")), &lehttp.ProxyOptions{Wait: -1, Logger: logger(&log), TLSFor: tlsFor})
+		res, body := ask(t, client(t), http.MethodGet, front.URL, nil)
+		if res.StatusCode != http.StatusBadGateway || !strings.Contains(log.String(), "169.254.169.254 is refused") {
+			t.Errorf("%s: %d %q, %s", name, res.StatusCode, body, log.String())
+		}
+	}
+}
+
+// What a client says of where it comes from, and what would raise a fence, does not
+// pass, unless the proxy's owner says so.
+func TestProxyHeadersFromOutside(t *testing.T) {
+	var got http.Header
+	r := routerOf(record(1, "a", address(server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { got = r.Header })))))
+	trust := func(r *http.Request) bool { return r.Header.Get("From-Ours") != "" }
+	fenced := func(p *httputil.ProxyRequest) {
+		if p.In.Header.Get("From-Ours") != "" {
+			p.Out.Header[fence.Header] = p.In.Header[fence.Header]
+		}
+	}
+	byDefault, trusting := proxy(t, r, nil), proxy(t, r, &lehttp.ProxyOptions{TrustForwarded: trust, Rewrite: fenced})
+	for _, c := range []struct {
+		front      *httptest.Server
+		ours, want string
+	}{
+		{byDefault, "1", "For: 127.0.0.1 Proto: http Host: " + address(byDefault) + " Forwarded:  Token: "},
+		{trusting, "", "For: 127.0.0.1 Proto: http Host: " + address(trusting) + " Forwarded:  Token: "},
+		{trusting, "1", "For: 203.0.113.7, 127.0.0.1 Proto: https Host: shop.example Forwarded: for=203.0.113.7 Token: orders:7"},
+	} {
+		req := request(t, http.MethodGet, c.front.URL, nil)
+		for k, v := range map[string]string{
+			"From-Ours": c.ours, "X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "shop.example",
+			"Forwarded": "for=203.0.113.7", fence.Header: "orders:7",
+			"Fencing_Token": "orders:8", "fencing_token": "orders:9", "X_Forwarded_For": "1.2.3.4", "x-forwarded_host": "evil.example",
+		} {
+			req.Header[k] = []string{v}
+		}
+		do(t, client(t), req)
+		for k := range got {
+			if strings.Contains(k, "_") {
+				t.Errorf("ours %q: the leader got %s", c.ours, k)
+			}
+		}
+		h := func(k string) string { return strings.Join(got[k], ", ") }
+		if all := fmt.Sprintf("For: %s Proto: %s Host: %s Forwarded: %s Token: %s", h("X-Forwarded-For"), h("X-Forwarded-Proto"), h("X-Forwarded-Host"), h("Forwarded"), h(fence.Header)); all != c.want {
+			t.Errorf("ours %q: the leader got\n%s, want\n%s", c.ours, all, c.want)
+		}
+	}
+}
+
+// serveTLS starts a candidate with a certificate for name, which pool then trusts.
+func serveTLS(t *testing.T, name string, pool *x509.CertPool) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(says(name))
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{routetest.Certificate(t, name, pool)}}
+	s.EnableHTTP2 = true
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// With TLSFor each leader is asked for a certificate of its own, on connections of its own: one
+// that was deposed answers for nobody, not even at the same address. With TLS all are
+// asked for the same.
+func TestTLSForEachLeader(t *testing.T) {
+	pool := x509.NewCertPool()
+	a, b := serveTLS(t, "a", pool), serveTLS(t, "b", pool)
+	at := func(s *httptest.Server) string { return strings.TrimPrefix(s.URL, "https://") }
+	r := routerOf()
+	asked := 0
+	fault := error(nil)
+	each := proxy(t, r, &lehttp.ProxyOptions{Wait: -1, TLSFor: func(e le.RaceEntry) (*tls.Config, error) {
+		asked++
+		return &tls.Config{RootCAs: pool, ServerName: e.LeaderID}, fault
+	}})
+	all := proxy(t, r, &lehttp.ProxyOptions{Wait: -1, TLS: &tls.Config{RootCAs: pool, ServerName: "a"}})
+	expect := func(front *httptest.Server, status int, text string) {
+		t.Helper()
+		if res, got := ask(t, client(t), http.MethodGet, front.URL, nil); res.StatusCode != status || status == http.StatusOK && got != text {
+			t.Errorf("%s %q, want %d %q", res.Status, got, status, text)
+		}
+	}
+	e := record(1, "a", at(a))
+	r.News(e)
+	expect(each, http.StatusOK, "a")
+	e.Extension++
+	r.News(e)
+	expect(each, http.StatusOK, "a")
+	expect(all, http.StatusOK, "a")
+	if asked != 1 {
+		t.Errorf("TLSFor was asked %d times in a leadership", asked)
+	}
+	r.News(record(2, "b", at(b)))
+	expect(each, http.StatusOK, "b")
+	expect(all, http.StatusBadGateway, "")
+	r.News(record(3, "c", at(b)))
+	expect(each, http.StatusBadGateway, "") // what answers there is b
+	fault = errors.New("no certificate")
+	e = record(4, "a", at(a))
+	r.News(e)
+	expect(each, http.StatusServiceUnavailable, "")
+	fault = nil
+	e.Extension++
+	r.News(e)
+	expect(each, http.StatusOK, "a") // asked again with each record
+}
+
+// Without a Logger the warnings go to slog's default, as those of a Config do.
+func TestWarningsWithoutALogger(t *testing.T) {
+	var log logtest.Log
+	old := slog.Default()
+	slog.SetDefault(logger(&log))
+	defer slog.SetDefault(old)
+	r := routerOf()
+	token := uint64(0)
+	for name, c := range map[string]struct {
+		h    http.Handler
+		want string
+	}{
+		"a Proxy":    {r.Proxy(&lehttp.ProxyOptions{Wait: -1}), "a request was not answered by a leader"},
+		"a Redirect": {r.Redirect(nil), "169.254.169.254 is refused"},
+	} {
+		token++
+		r.News(record(token, "a", "169.254.169.254:80")) // another leadership: each is complained of once
+		log.Take()
+		c.h.ServeHTTP(httptest.NewRecorder(), get())
+		if got := log.Take(); !strings.Contains(got, "level=WARN") || !strings.Contains(got, c.want) {
+			t.Errorf("%s logs %q", name, got)
+		}
+	}
+}
