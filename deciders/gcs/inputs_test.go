@@ -308,13 +308,7 @@ func TestDurability(t *testing.T) {
 
 // Without the permission to read the settings, the error names it.
 func TestDurabilityWithoutPermission(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusForbidden)
-		_, _ = io.WriteString(w, jsonError("forbidden"))
-	}))
-	defer s.Close()
-	warnings, err := gcs.NewDecider(client(t, s.URL), bucket, "one", nil).Durability(t.Context())
+	warnings, err := answering(t, http.StatusForbidden, jsonError("forbidden")).Durability(t.Context())
 	if len(warnings) > 0 || err == nil || !strings.Contains(err.Error(), "storage.buckets.get") {
 		t.Errorf("%v, %v", warnings, err)
 	}

@@ -167,60 +167,50 @@ func TestLikesThatDoNot(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		q    func() quirk
+		q    quirk
 		says string
 	}{
-		"IgnoresIfMatch":     {func() quirk { return without("If-Match") }, "accepted If-Match"},
-		"IgnoresIfNoneMatch": {func() quirk { return without("If-None-Match") }, "accepted If-None-Match"},
+		"IgnoresIfMatch":     {without("If-Match"), "accepted If-Match"},
+		"IgnoresIfNoneMatch": {without("If-None-Match"), "accepted If-None-Match"},
 		// MinIO did so in August 2025.
-		"IgnoresIfMatchOfMissing": {func() quirk {
-			return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-				if _, there := exists(r, server); !there {
-					r.Header.Del("If-Match")
-				}
-				server.ServeHTTP(w, r)
+		"IgnoresIfMatchOfMissing": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			if _, there := exists(r, server); !there {
+				r.Header.Del("If-Match")
 			}
+			server.ServeHTTP(w, r)
 		}, "object that does not exist"},
-		"DecidesBeforeItWrites": {func() quirk { return checkThenWrite("If-Match", "If-None-Match") }, "several of"},
-		"CreatesBeforeItLooks":  {func() quirk { return checkThenWrite("If-None-Match") }, "several of"},
-		"ConstantETags": {func() quirk {
-			return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-				if r.Header.Get("If-Match") == `"constant"` {
-					etag, _ := exists(r, server)
-					r.Header.Set("If-Match", etag)
-				}
-				changed(w, r, server, func(string) string { return `"constant"` })
+		"DecidesBeforeItWrites": {checkThenWrite("If-Match", "If-None-Match"), "several of"},
+		"CreatesBeforeItLooks":  {checkThenWrite("If-None-Match"), "several of"},
+		"ConstantETags": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			if r.Header.Get("If-Match") == `"constant"` {
+				etag, _ := exists(r, server)
+				r.Header.Set("If-Match", etag)
 			}
+			changed(w, r, server, func(string) string { return `"constant"` })
 		}, "no versions"},
-		"NoETags": {func() quirk {
-			return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-				changed(w, r, server, func(string) string { return "" })
-			}
+		"NoETags": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			changed(w, r, server, func(string) string { return "" })
 		}, "no ETag"},
-		"NoMD5s":     {func() quirk { return rotated }, "set OpaqueETags"},
-		"StaleReads": {func() quirk { return staleReads() }, "reads are stale"},
-		"NoConditions": {func() quirk {
-			return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-				if r.Header.Get("If-Match") != "" || r.Header.Get("If-None-Match") != "" {
-					failWith(w, http.StatusNotImplemented, "NotImplemented")
-					return
-				}
-				server.ServeHTTP(w, r)
+		"NoMD5s":     {rotated, "set OpaqueETags"},
+		"StaleReads": {staleReads(), "reads are stale"},
+		"NoConditions": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			if r.Header.Get("If-Match") != "" || r.Header.Get("If-None-Match") != "" {
+				failWith(w, http.StatusNotImplemented, "NotImplemented")
+				return
 			}
+			server.ServeHTTP(w, r)
 		}, "conditional writes"},
-		"WantsBareETags": {func() quirk {
-			return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-				if strings.Contains(r.Header.Get("If-Match"), `"`) {
-					failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
-					return
-				}
-				server.ServeHTTP(w, r)
+		"WantsBareETags": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			if strings.Contains(r.Header.Get("If-Match"), `"`) {
+				failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
+				return
 			}
+			server.ServeHTTP(w, r)
 		}, "UnquotedETag"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				err := s3.NewDecider(like(t, c.q()), "elections", "one", nil).VerifyConditionalWrites(t.Context())
+				err := s3.NewDecider(like(t, c.q), "elections", "one", nil).VerifyConditionalWrites(t.Context())
 				if err == nil || !strings.Contains(err.Error(), c.says) {
 					t.Fatalf("VerifyConditionalWrites = %v, want an error that says %q", err, c.says)
 				}
