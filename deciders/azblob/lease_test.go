@@ -1,5 +1,3 @@
-//go:build go1.25
-
 package azblob_test
 
 import (
@@ -104,13 +102,34 @@ func lead(t *testing.T, d leaderelection.RaceDecider, term time.Duration) *leadi
 }
 
 // overwrite is what a program does that knows nothing of elections, or with a
-// lease what the leader does.
-func overwrite(t testing.TB, c *sdk.Client, name string, only *blob.LeaseAccessConditions) error {
+// lease what the leader does. It must be refused with the code, if there is one.
+func overwrite(t testing.TB, what string, c *sdk.Client, name string, only *blob.LeaseAccessConditions, refused bloberror.Code) {
 	t.Helper()
 	_, err := c.UploadBuffer(context.WithoutCancel(t.Context()), containerName, name, []byte("all is well"), &sdk.UploadBufferOptions{
 		AccessConditions: &blob.AccessConditions{LeaseAccessConditions: only},
 	})
-	return err
+	if refused != "" {
+		wantCode(t, what, err, refused)
+	} else if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// companionOf makes the companion.
+func companionOf(t testing.TB, c *sdk.Client) {
+	overwrite(t, "before anybody leads", c, companion, nil, "")
+}
+
+// stranger leases a blob for a minute.
+func stranger(t testing.TB, c *sdk.Client, name string) {
+	t.Helper()
+	l, err := lease.NewBlobClient(c.ServiceClient().NewContainerClient(containerName).NewBlobClient(name), nil)
+	if err == nil {
+		_, err = l.AcquireLease(t.Context(), 60, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func wantCode(t testing.TB, what string, err error, code bloberror.Code) {
@@ -133,22 +152,18 @@ func leased(t testing.TB, d holder, view *leaderelection.TimeView) *blob.LeaseAc
 func TestNativeLeaseFencesOthersOff(t *testing.T) {
 	stores.Nightly(t, "leases of a minute by the wall clock")
 	onBoth(t, func(t *testing.T, c *sdk.Client) {
-		if err := overwrite(t, c, companion, nil); err != nil {
-			t.Fatal(err)
-		}
+		companionOf(t, c)
 		d := native(c)
 		l := lead(t, d, 2*time.Second)
 		only := leased(t, d, l.view)
 		for range 2 {
-			wantCode(t, "a stranger's write of the companion", overwrite(t, c, companion, nil), bloberror.LeaseIDMissing)
-			wantCode(t, "a stranger's write of the record", overwrite(t, c, recordBlob, nil), bloberror.LeaseIDMissing)
+			overwrite(t, "a stranger's write of the companion", c, companion, nil, bloberror.LeaseIDMissing)
+			overwrite(t, "a stranger's write of the record", c, recordBlob, nil, bloberror.LeaseIDMissing)
 			_, err := c.DeleteBlob(t.Context(), containerName, recordBlob, nil)
 			if err == nil {
 				t.Fatal("a stranger has deleted the record")
 			}
-			if err := overwrite(t, c, companion, only); err != nil {
-				t.Errorf("the leader's write: %v", err)
-			}
+			overwrite(t, "the leader's write", c, companion, only, "")
 			end := l.view.Get() // once more when the term has been extended
 			for again := time.NewTicker(5 * time.Millisecond); l.view.Get().Equal(end) && l.ctx.Err() == nil; {
 				<-again.C
@@ -158,10 +173,8 @@ func TestNativeLeaseFencesOthersOff(t *testing.T) {
 		if _, err := d.Held(l.view); !errors.Is(err, leaderelection.ErrNotLeading) {
 			t.Errorf("after the release Leased says %v", err)
 		}
-		wantCode(t, "the former leader's write", overwrite(t, c, companion, only), bloberror.LeaseNotPresentWithBlobOperation)
-		if err := overwrite(t, c, companion, nil); err != nil {
-			t.Errorf("after the release a stranger's write: %v", err)
-		}
+		overwrite(t, "the former leader's write", c, companion, only, bloberror.LeaseNotPresentWithBlobOperation)
+		overwrite(t, "after the release a stranger's write", c, companion, nil, "")
 		if e, err := d.ReadCurrent(t.Context()); err != nil || !e.Vacant() {
 			t.Errorf("after the release: %+v, %v", e, err)
 		}
@@ -176,7 +189,7 @@ func dead(t testing.TB, c *sdk.Client) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{companion, recordBlob} {
-		wantCode(t, "before the take-over", overwrite(t, c, name, nil), bloberror.LeaseIDMissing)
+		overwrite(t, "before the take-over", c, name, nil, bloberror.LeaseIDMissing)
 	}
 }
 
@@ -184,20 +197,16 @@ func dead(t testing.TB, c *sdk.Client) {
 func TestNativeLeaseIsTakenOver(t *testing.T) {
 	stores.Nightly(t, "leases of a minute by the wall clock")
 	onBoth(t, func(t *testing.T, c *sdk.Client) {
-		if err := overwrite(t, c, companion, nil); err != nil {
-			t.Fatal(err)
-		}
+		companionOf(t, c)
 		dead(t, c)
 		d := native(c)
 		l := lead(t, d, 2*time.Second)
 		if l.view.ElectionNumber() != 2 {
 			t.Fatalf("leadership %d", l.view.ElectionNumber())
 		}
-		if err := overwrite(t, c, companion, leased(t, d, l.view)); err != nil {
-			t.Errorf("the successor's write: %v", err)
-		}
+		overwrite(t, "the successor's write", c, companion, leased(t, d, l.view), "")
 		old := "11111111-2222-3333-4444-555555555555" // any other id: the dead leader's is as good
-		wantCode(t, "with another lease", overwrite(t, c, companion, &blob.LeaseAccessConditions{LeaseID: &old}), bloberror.LeaseIDMismatchWithBlobOperation)
+		overwrite(t, "with another lease", c, companion, &blob.LeaseAccessConditions{LeaseID: &old}, bloberror.LeaseIDMismatchWithBlobOperation)
 	})
 }
 
@@ -206,9 +215,7 @@ func TestNativeLeaseIsTakenOver(t *testing.T) {
 func TestNativeLeaseDoesNotHinderOthersOfUs(t *testing.T) {
 	stores.Nightly(t, "leases of a minute by the wall clock")
 	onBoth(t, func(t *testing.T, c *sdk.Client) {
-		if err := overwrite(t, c, companion, nil); err != nil {
-			t.Fatal(err)
-		}
+		companionOf(t, c)
 		dead(t, c)
 		plain := azblob.NewDecider(c, containerName, recordBlob, nil)
 		l := lead(t, plain, 2*time.Second)
@@ -233,13 +240,7 @@ func TestNativeLeaseOfAStrangerOnTheRecordIsBroken(t *testing.T) {
 		d := azblob.NewDecider(c, containerName, recordBlob, nil)
 		first := lead(t, d, 2*time.Second)
 		first.stop()
-		stranger, err := lease.NewBlobClient(c.ServiceClient().NewContainerClient(containerName).NewBlobClient(recordBlob), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := stranger.AcquireLease(t.Context(), 60, nil); err != nil {
-			t.Fatal(err)
-		}
+		stranger(t, c, recordBlob)
 		l := lead(t, d, 2*time.Second)
 		if l.view.ElectionNumber() != first.view.ElectionNumber()+1 {
 			t.Errorf("leadership %d", l.view.ElectionNumber())
@@ -252,16 +253,8 @@ func TestNativeLeaseOfAStrangerOnTheRecordIsBroken(t *testing.T) {
 func TestNativeLeaseWaitsForACompanion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := inProcess(t, newFake(), nil)
-		if err := overwrite(t, c, companion, nil); err != nil {
-			t.Fatal(err)
-		}
-		stranger, err := lease.NewBlobClient(c.ServiceClient().NewContainerClient(containerName).NewBlobClient(companion), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := stranger.AcquireLease(t.Context(), 60, nil); err != nil {
-			t.Fatal(err)
-		}
+		companionOf(t, c)
+		stranger(t, c, companion)
 		d := native(c)
 		l := lead(t, d, 15*time.Second)
 		for range 59 {
@@ -271,9 +264,7 @@ func TestNativeLeaseWaitsForACompanion(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		time.Sleep(10 * time.Second) // an extension later
-		if err := overwrite(t, c, companion, leased(t, d, l.view)); err != nil {
-			t.Error(err)
-		}
+		overwrite(t, "the leader's write", c, companion, leased(t, d, l.view), "")
 		l.stop()
 	})
 }
@@ -283,9 +274,7 @@ func TestNativeLeaseWaitsForACompanion(t *testing.T) {
 func TestNativeLeaseOfASleeperComesTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newFake()
-		if err := overwrite(t, inProcess(t, server, nil), companion, nil); err != nil {
-			t.Fatal(err)
-		}
+		companionOf(t, inProcess(t, server, nil))
 		sleeper := native(inProcess(t, server, func(r *http.Request) (f httpfault.Fault) {
 			if r.URL.Query().Get("comp") == "lease" {
 				f.Request = 20 * time.Second
@@ -303,9 +292,7 @@ func TestNativeLeaseOfASleeperComesTooLate(t *testing.T) {
 		l := lead(t, d, 15*time.Second)
 		for range 120 {
 			time.Sleep(500 * time.Millisecond)
-			if err := overwrite(t, c, companion, leased(t, d, l.view)); err != nil {
-				t.Fatal(err)
-			}
+			overwrite(t, "the leader's write", c, companion, leased(t, d, l.view), "")
 		}
 		l.stop()
 		time.Sleep(time.Hour)
@@ -334,9 +321,7 @@ func TestNativeLeaseTroubleCostsNoLeadership(t *testing.T) {
 					}
 					return f
 				})
-				if err := overwrite(t, c, companion, nil); err != nil {
-					t.Fatal(err)
-				}
+				companionOf(t, c)
 				d := native(c)
 				l := lead(t, d, 15*time.Second)
 				synctest.Wait()
@@ -348,9 +333,7 @@ func TestNativeLeaseTroubleCostsNoLeadership(t *testing.T) {
 				synctest.Wait()
 				troubled.Store(false)
 				time.Sleep(20 * time.Second)
-				if err := overwrite(t, c, companion, leased(t, d, l.view)); err != nil {
-					t.Error(err)
-				}
+				overwrite(t, "the leader's write", c, companion, leased(t, d, l.view), "")
 				if l.ctx.Err() != nil {
 					t.Errorf("leadership %d ended with %v", l.view.ElectionNumber(), context.Cause(l.ctx))
 				}
@@ -405,9 +388,7 @@ func TestNativeLeaseShorterThanTheTerm(t *testing.T) {
 func TestNativeLeaseCosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newFake()
-		if err := overwrite(t, inProcess(t, server, nil), companion, nil); err != nil {
-			t.Fatal(err)
-		}
+		companionOf(t, inProcess(t, server, nil))
 		var writes, leases, reads atomic.Int64
 		d := native(inProcess(t, server, func(r *http.Request) (f httpfault.Fault) {
 			switch {
@@ -478,9 +459,7 @@ func TestNativeLeaseCompanions(t *testing.T) {
 				t.Fatalf("%s: %+v, %v", name, e, err)
 			}
 		}
-		if err := overwrite(t, c, companion, leased(t, d, l.view)); err != nil {
-			t.Error(err)
-		}
+		overwrite(t, "the leader's write", c, companion, leased(t, d, l.view), "")
 		if id, other := d.LeaseID(l.view.ElectionNumber()), d.LeaseID(l.view.ElectionNumber()+1); id != got[0].ID || other != "" {
 			t.Errorf("the leases have the id %q, and those of another leadership %q", id, other)
 		}
@@ -489,16 +468,14 @@ func TestNativeLeaseCompanions(t *testing.T) {
 		}
 
 		// Somebody breaks the companion's lease, and takes it.
-		stranger, err := lease.NewBlobClient(c.ServiceClient().NewContainerClient(containerName).NewBlobClient(companion), nil)
+		b, err := lease.NewBlobClient(c.ServiceClient().NewContainerClient(containerName).NewBlobClient(companion), nil)
+		if err == nil {
+			_, err = b.BreakLease(t.Context(), &lease.BlobBreakOptions{BreakPeriod: new(int32)})
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := stranger.BreakLease(t.Context(), &lease.BlobBreakOptions{BreakPeriod: new(int32)}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := stranger.AcquireLease(t.Context(), 60, nil); err != nil {
-			t.Fatal(err)
-		}
+		stranger(t, c, companion)
 		if e := events.next(t, 1)[0]; e.Blob != companion || e.Held || e.Err == nil {
 			t.Errorf("%+v, want that the lease was lost, and why", e)
 		}
@@ -521,7 +498,7 @@ func TestNativeLeaseCompanions(t *testing.T) {
 		if _, err := d.Held(l.view); err != nil {
 			t.Errorf("with the new set: %v", err)
 		}
-		wantCode(t, "a stranger's write", overwrite(t, c, "another companion", nil), bloberror.LeaseIDMissing)
+		overwrite(t, "a stranger's write", c, "another companion", nil, bloberror.LeaseIDMissing)
 		if err := d.SetCompanions(); err != nil {
 			t.Fatal(err)
 		}
@@ -535,9 +512,7 @@ func TestNativeLeaseCompanions(t *testing.T) {
 		if e := events.next(t, 1)[0]; e.Blob != recordBlob || e.Held || e.Err != nil {
 			t.Errorf("%+v, want that the record's lease was given up by choice", e)
 		}
-		if err := overwrite(t, c, "another companion", nil); err != nil {
-			t.Errorf("a blob that is no companion any more is still leased: %v", err)
-		}
+		overwrite(t, "a blob that is no companion any more is still leased", c, "another companion", nil, "")
 	})
 }
 
@@ -585,9 +560,7 @@ func TestLeasesOfSingleBlobs(t *testing.T) {
 	stores.Nightly(t, "leases of a minute by the wall clock")
 	onBoth(t, func(t *testing.T, c *sdk.Client) {
 		for _, name := range []string{companion, "a", "b"} {
-			if err := overwrite(t, c, name, nil); err != nil {
-				t.Fatal(err)
-			}
+			overwrite(t, "a write", c, name, nil, "")
 		}
 		d := native(c)
 		if _, err := d.Acquire(t.Context(), &leaderelection.TimeView{}, "a"); !errors.Is(err, leaderelection.ErrNotLeading) {
@@ -601,19 +574,15 @@ func TestLeasesOfSingleBlobs(t *testing.T) {
 		if again, err := d.Acquire(t.Context(), l.view, "a"); err != nil || *again.LeaseID != *only.LeaseID {
 			t.Errorf("once more: %v", err)
 		}
-		wantCode(t, "a stranger's write", overwrite(t, c, "a", nil), bloberror.LeaseIDMissing)
-		if err := overwrite(t, c, "a", only); err != nil {
-			t.Error(err)
-		}
+		overwrite(t, "a stranger's write", c, "a", nil, bloberror.LeaseIDMissing)
+		overwrite(t, "the leader's write", c, "a", only, "")
 		if _, err := d.Held(l.view); err != nil { // a companion like the others
 			t.Error(err)
 		}
 		if err := d.Release(t.Context(), l.view, "a"); err != nil {
 			t.Error(err)
 		}
-		if err := overwrite(t, c, "a", nil); err != nil {
-			t.Errorf("after the release: %v", err)
-		}
+		overwrite(t, "after the release", c, "a", nil, "")
 		if _, err := d.Held(l.view, "a"); err == nil {
 			t.Error("it is leased after the release")
 		}
@@ -624,13 +593,7 @@ func TestLeasesOfSingleBlobs(t *testing.T) {
 			t.Error("the record's lease is released")
 		}
 
-		strangers, err := lease.NewBlobClient(c.ServiceClient().NewContainerClient(containerName).NewBlobClient("b"), nil)
-		if err == nil {
-			_, err = strangers.AcquireLease(t.Context(), 60, nil)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		stranger(t, c, "b")
 		_, err = d.Acquire(t.Context(), l.view, "b")
 		wantCode(t, "what a stranger has leased", err, bloberror.LeaseAlreadyPresent)
 		if _, err := d.Held(l.view); err != nil {
@@ -644,18 +607,14 @@ func TestLeasesOfSingleBlobs(t *testing.T) {
 		if only, err = d.Acquire(t.Context(), l.view, "b"); err != nil {
 			t.Fatal(err)
 		}
-		if err := overwrite(t, c, "b", only); err != nil {
-			t.Error(err)
-		}
+		overwrite(t, "the leader's write", c, "b", only, "")
 		_, err = d.Acquire(t.Context(), l.view, "missing")
 		wantCode(t, "what is not there", err, bloberror.BlobNotFound)
 		if _, err = d.Acquire(t.Context(), l.view, ""); err == nil {
 			t.Error("a blob without a name is leased")
 		}
 		l.stop() // releases all of them
-		if err := overwrite(t, c, "b", nil); err != nil {
-			t.Errorf("after the leadership: %v", err)
-		}
+		overwrite(t, "after the leadership", c, "b", nil, "")
 		for what, err := range map[string]error{"release": d.Release(t.Context(), l.view, "b"), "break": d.Break(t.Context(), l.view, "b")} {
 			if !errors.Is(err, leaderelection.ErrNotLeading) {
 				t.Errorf("%s after the leadership: %v", what, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/c8e606e4/leaderelection/deciders/durability"
+	"github.com/c8e606e4/leaderelection/deciders/dynamo/internal/dynamoproof"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
@@ -107,26 +108,10 @@ func (b *backend) unfit(table *types.TableDescription) error {
 			return store.Wrong("the table's key attribute %q has the type %s, and must be a string (S): use another table", name, a.AttributeType)
 		}
 	}
-	if where := regions(table); where != "" {
-		return store.Wrong("%s, where candidates in two regions could both lead: %s", where, oneRegion)
+	if where := dynamoproof.Regions(table); where != "" {
+		return store.Wrong("%s, where candidates in two regions could both lead: %s", where, dynamoproof.OneRegion)
 	}
 	return nil
-}
-
-const oneRegion = "use a table of one region, or one with multi-Region strong consistency"
-
-// regions says that the table is one of several regions that decide conditions each for itself;
-// empty: it is not. Of a table of the version 2017.11.29 only the version tells, and such a
-// table is never strongly consistent.
-func regions(table *types.TableDescription) string {
-	n, version := len(table.Replicas), aws.ToString(table.GlobalTableVersion)
-	switch {
-	case table.MultiRegionConsistency == types.MultiRegionConsistencyStrong, n == 0 && version == "":
-		return ""
-	case n == 0:
-		return "the table is a global table of the version " + version + " with eventual consistency"
-	}
-	return fmt.Sprintf("the table is a global table with %d replicas and eventual consistency", n)
 }
 
 var _ durability.Examiner = (*Decider)(nil)
@@ -138,10 +123,10 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 	if err != nil {
 		return nil, d.election.Failed(ctx, "examining the table of", err)
 	}
-	if where := regions(table); where != "" {
+	if where := dynamoproof.Regions(table); where != "" {
 		return []durability.Warning{{
 			Detail: where + ": each region decides conditions for itself and the last writer wins, so a candidate in another region leads as well",
-			Advice: oneRegion + "; until then start candidates in this region alone, and never in another while one of these may run",
+			Advice: dynamoproof.OneRegion + "; until then start candidates in this region alone, and never in another while one of these may run",
 		}}, nil
 	}
 	return nil, nil

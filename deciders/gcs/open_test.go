@@ -1,6 +1,7 @@
 package gcs_test
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -8,12 +9,15 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"mime"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/c8e606e4/leaderelection/deciders/gcs"
@@ -76,57 +80,84 @@ func TestRenewedKey(t *testing.T) {
 	}
 }
 
-// Only the settings of a real bucket say that a rule deletes the record, that it cannot be replaced, or
-// where it is kept. They are as the JSON API documents the resource Bucket.
-func TestDurability(t *testing.T) {
-	rule := func(condition string) string {
-		return `"lifecycle": {"rule": [{"action": {"type": "Delete"}, "condition": ` + condition + `}]}`
-	}
-	for settings, says := range map[string]string{
-		`"locationType": "region"`:                                                                "",
-		`"locationType": "multi-region", "location": "EU"`:                                        "multi-region EU",
-		`"locationType": "dual-region", "location": "NAM4", "rpo": "ASYNC_TURBO"`:                 "dual-region NAM4",
-		`"locationType": "zone", "location": "us-east1-b"`:                                        "one zone",
-		`"retentionPolicy": {"retentionPeriod": "3600", "effectiveTime": "2026-01-01T00:00:00Z"}`: "retention policy keeps the record from being replaced for 1h0m0s",
-		`"defaultEventBasedHold": true`:                                                           "event-based hold",
-		`"softDeletePolicy": {"retentionDurationSeconds": "604800"}`:                              "",
-		`"versioning": {"enabled": true}`:                                                         "",
-		rule(`{"age": 30}`):                                                                       "nobody leads for 30 days",
-		rule(`{"age": 30, "matchesPrefix": ["logs/", "elections/"]}`):                             "nobody leads for 30 days",
-		rule(`{"age": 30, "matchesPrefix": ["logs/"]}`):                                           "",
-		rule(`{"age": 30, "matchesSuffix": [".tmp"]}`):                                            "",
-		rule(`{"age": 30, "isLive": false}`):                                                      "",
-		rule(`{"age": 30, "isLive": true}`):                                                       "nobody leads for 30 days",
-		rule(`{"createdBefore": "2027-01-01"}`):                                                   "nobody leads after 2027-01-01",
-		rule(`{"numNewerVersions": 3}`):                                                           "",
-		rule(`{"daysSinceCustomTime": 3}`):                                                        "",
-		`"lifecycle": {"rule": [{"action": {"type": "SetStorageClass", "storageClass": "ARCHIVE"}, "condition": {"age": 1}}]}`: "",
+func TestOpenRefuses(t *testing.T) {
+	for _, address := range []string{
+		"s3://elections/one", "gs://elections", "gs://elections/", "gs:///one", "gs://user@elections/one", "gs://elections:1/one",
+		"gs://elections/one?bucket=x", "gs://elections/one?kms_key=a&kms_key=b", "gs://elections/one?metadata=x",
+		"gs://elections/one?anonymous=maybe", "gs://elections/one?endpoint=here", "gs://elections/one?%zz", "gs://elections/one#here",
 	} {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Method != http.MethodGet || r.URL.Path != "/storage/v1/b/"+bucket {
-				t.Errorf("%s %s", r.Method, r.URL)
+		_, err := feedtest.Open(t.Context(), gcs.Open, address)
+		feedtest.Permanent(t, err)
+	}
+	// Parameters that other clients of the store have, and an election does not need.
+	for _, name := range []string{"acl", "predefined_acl", "encryption_key_file", "storage_class", "user_project"} {
+		_, err := feedtest.Open(t.Context(), gcs.Open, "gs://elections/one?"+name+"=x")
+		feedtest.Permanent(t, err, `no parameter "`+name+`"`)
+	}
+}
+
+// What the options say is what is written.
+func TestOptionsAreWritten(t *testing.T) {
+	for address, want := range map[string]string{
+		"gs://elections/one?anonymous=true": `{"bucket":"elections","cacheControl":"no-store","contentType":"application/json","crc32c":"`,
+		"gs://elections/one?anonymous=true&kms_key=k&content_type=text/plain&cache_control=private&metadata=team=a%3Db&metadata=x=y": `"bucket":"elections","cacheControl":"private","contentType":"text/plain"`,
+	} {
+		var got, query string
+		d := feedtest.Opened(t, gcs.Open, address+"&endpoint="+url.QueryEscape(receive(t, &got, &query)))
+		feedtest.Write(t, d, 1, nil)
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: written %s\nwant %s", address, got, want)
+		}
+		if strings.Contains(address, "kms") {
+			if !strings.Contains(query, "kmsKeyName=k") {
+				t.Errorf("%s: the query %s lacks the key", address, query)
 			}
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprintf(w, `{"kind": "storage#bucket", "name": %q, "storageClass": "STANDARD", %s}`, bucket, settings)
-		}))
-		warnings, err := gcs.NewDecider(client(t, s.URL), bucket, "elections/one", nil).Durability(t.Context())
-		s.Close()
-		if err != nil || (says == "") != (len(warnings) == 0) || says != "" && !strings.Contains(warnings[0].String(), says) {
-			t.Errorf("%s: %v, %v, want %q", settings, warnings, err, says)
+			if !strings.Contains(got, `"metadata":{"team":"a=b","x":"y"}`) {
+				t.Errorf("%s: written %s", address, got)
+			}
 		}
 	}
 }
 
-// Without the permission to read the settings, the error names it.
-func TestDurabilityWithoutPermission(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusForbidden)
-		_, _ = io.WriteString(w, jsonError("forbidden"))
+// receive starts a server that takes in one write, and returns its URL.
+func receive(t testing.TB, body, query *string) string {
+	t.Helper()
+	s := httptest.NewServer(once(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		*body, *query = string(b), r.URL.RawQuery
+		_, _ = io.WriteString(w, inserted(r, b))
 	}))
-	defer s.Close()
-	warnings, err := gcs.NewDecider(client(t, s.URL), bucket, "one", nil).Durability(t.Context())
-	if len(warnings) > 0 || err == nil || !strings.Contains(err.Error(), "storage.buckets.get") {
-		t.Errorf("%v, %v", warnings, err)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// once has a request of each three answered, and refuses the two that a decider makes after it to
+// see that conditions are honored.
+func once(answer http.HandlerFunc) http.Handler {
+	var n atomic.Int32
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n.Add(1)%3 == 1 {
+			answer(w, r)
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusPreconditionFailed)
+		_, _ = io.WriteString(w, jsonError("conditionNotMet"))
+	})
+}
+
+// inserted is how the service describes the object that a request with this body made.
+func inserted(r *http.Request, body []byte) string {
+	_, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	parts := multipart.NewReader(bytes.NewReader(body), params["boundary"])
+	var content []byte
+	for {
+		part, err := parts.NextPart()
+		if err != nil {
+			break
+		}
+		content, _ = io.ReadAll(part) // the last part
 	}
+	return fmt.Sprintf(`{"kind":"storage#object","bucket":"elections","name":"one","generation":"2","updated":"2026-11-21T11:24:05.123Z","size":"%d","crc32c":"%s"}`, len(content), sum(content))
 }

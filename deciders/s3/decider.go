@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
@@ -62,8 +64,7 @@ func NewDecider(client Client, bucket, key string, opts *Options) *Decider {
 	if opts != nil {
 		b.o = opts.clone()
 	}
-	// Directory buckets have names of this form, and random ETags.
-	b.opaque = b.o.OpaqueETags || isDirectory(bucket)
+	b.opaque = b.o.OpaqueETags || answers.Directory(bucket)
 	d := &Decider{b: b, election: store.Election[token]{Store: b, Package: "s3", Place: fmt.Sprintf("S3 bucket %q, object %q", bucket, key)}}
 	d.election.Never = &token{etag: "0123456789abcdef0123456789abcdef"}
 	if c, ok := client.(interface{ Options() s3.Options }); ok {
@@ -81,11 +82,6 @@ func NewDecider(client Client, bucket, key string, opts *Options) *Decider {
 		d.election.Wrong = errors.New("the client is nil")
 	}
 	return d
-}
-
-// isDirectory reports whether it is the name of a directory bucket, or of an access point of one.
-func isDirectory(bucket string) bool {
-	return strings.HasSuffix(bucket, "--x-s3") || strings.HasSuffix(bucket, "--xa-s3")
 }
 
 // checkNames says what cannot be of a bucket's and an object's name.
@@ -292,7 +288,7 @@ func (b *backend) put(ctx context.Context, key string, data []byte, at *token) (
 		ExpectedBucketOwner:  given(b.o.ExpectedBucketOwner),
 		Metadata:             b.o.Metadata,
 	}
-	if b.o.ChecksumAlgorithm == "" && !isDirectory(b.bucket) { // which know no Content-MD5
+	if b.o.ChecksumAlgorithm == "" && !answers.Directory(b.bucket) { // which know no Content-MD5
 		sum := md5.Sum(data)
 		in.ContentMD5 = aws.String(base64.StdEncoding.EncodeToString(sum[:]))
 	}
@@ -333,4 +329,66 @@ func versionOf(etag *string) (*token, error) {
 		return nil, errNoETag
 	}
 	return t, nil
+}
+
+// Options says how to write the object, and how the server differs from Amazon's. The zero value is
+// right for Amazon and for most servers.
+type Options struct {
+	// ServerSideEncryption and SSEKMSKeyID are those of each PutObject, for a bucket whose
+	// policy refuses writes without them. Empty: as the bucket has it, which is best for most.
+	ServerSideEncryption types.ServerSideEncryption
+	SSEKMSKeyID          string
+	// Metadata is metadata of the object, for people: names of letters, digits, "-", "_" and
+	// ".", values in printable ASCII, 2 KB in all.
+	Metadata map[string]string
+	// ExpectedBucketOwner is the account that must own the bucket: a bucket of
+	// that name in another account is refused with 403. Empty: any.
+	ExpectedBucketOwner string
+	// ChecksumAlgorithm makes the SDK add a checksum of this kind to each upload. Empty:
+	// uploads have a Content-MD5, which each server knows, and which Object Lock accepts.
+	// Directory buckets do not know it, so uploads to them have none.
+	ChecksumAlgorithm types.ChecksumAlgorithm
+	// OpaqueETags says that this server's ETags are not meant to be the MD5 of the content.
+	// Without it they must be, as with Amazon and most servers, so that a response that was
+	// changed on its way is noticed. You need not set it for directory buckets or SSE-KMS: the
+	// Decider recognizes these.
+	OpaqueETags bool
+	// UnquotedETag sends If-Match without quotes around the ETag, for servers
+	// that compare it as a bare string. Amazon, MinIO and R2 take it in quotes.
+	UnquotedETag bool
+}
+
+func (o *Options) clone() Options {
+	c := *o
+	c.Metadata = maps.Clone(o.Metadata)
+	return c
+}
+
+// checkMetadata says what no server would take.
+func checkMetadata(metadata map[string]string) error {
+	size := 0
+	for name, value := range metadata {
+		size += len(name) + len(value)
+		token := strings.ContainsFunc(name, func(r rune) bool {
+			return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.", r))
+		})
+		switch {
+		case name == "" || token:
+			return fmt.Errorf("the Metadata has the name %q: it may have letters, digits, '-', '_' and '.' only", name)
+		case strings.TrimSpace(value) != value || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
+			return fmt.Errorf("the Metadata %q is %q: it may have printable ASCII only, and no blank at either end", name, value)
+		}
+	}
+	if size > 2<<10 {
+		return fmt.Errorf("the Metadata has %d bytes: S3 takes 2048", size)
+	}
+	return nil
+}
+
+// given is nil for what is left out.
+func given(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
 }

@@ -5,6 +5,7 @@ package s3_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,12 +17,14 @@ import (
 	"time"
 
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/stores/fakes3"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // The servers here are made to differ from Amazon's as servers that
@@ -164,60 +167,50 @@ func TestLikesThatDoNot(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		q    func() quirk
+		q    quirk
 		says string
 	}{
-		"IgnoresIfMatch":     {func() quirk { return without("If-Match") }, "accepted If-Match"},
-		"IgnoresIfNoneMatch": {func() quirk { return without("If-None-Match") }, "accepted If-None-Match"},
+		"IgnoresIfMatch":     {without("If-Match"), "accepted If-Match"},
+		"IgnoresIfNoneMatch": {without("If-None-Match"), "accepted If-None-Match"},
 		// MinIO did so in August 2025.
-		"IgnoresIfMatchOfMissing": {func() quirk {
-			return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-				if _, there := exists(r, server); !there {
-					r.Header.Del("If-Match")
-				}
-				server.ServeHTTP(w, r)
+		"IgnoresIfMatchOfMissing": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			if _, there := exists(r, server); !there {
+				r.Header.Del("If-Match")
 			}
+			server.ServeHTTP(w, r)
 		}, "object that does not exist"},
-		"DecidesBeforeItWrites": {func() quirk { return checkThenWrite("If-Match", "If-None-Match") }, "several of"},
-		"CreatesBeforeItLooks":  {func() quirk { return checkThenWrite("If-None-Match") }, "several of"},
-		"ConstantETags": {func() quirk {
-			return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-				if r.Header.Get("If-Match") == `"constant"` {
-					etag, _ := exists(r, server)
-					r.Header.Set("If-Match", etag)
-				}
-				changed(w, r, server, func(string) string { return `"constant"` })
+		"DecidesBeforeItWrites": {checkThenWrite("If-Match", "If-None-Match"), "several of"},
+		"CreatesBeforeItLooks":  {checkThenWrite("If-None-Match"), "several of"},
+		"ConstantETags": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			if r.Header.Get("If-Match") == `"constant"` {
+				etag, _ := exists(r, server)
+				r.Header.Set("If-Match", etag)
 			}
+			changed(w, r, server, func(string) string { return `"constant"` })
 		}, "no versions"},
-		"NoETags": {func() quirk {
-			return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-				changed(w, r, server, func(string) string { return "" })
-			}
+		"NoETags": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			changed(w, r, server, func(string) string { return "" })
 		}, "no ETag"},
-		"NoMD5s":     {func() quirk { return rotated }, "set OpaqueETags"},
-		"StaleReads": {func() quirk { return staleReads() }, "reads are stale"},
-		"NoConditions": {func() quirk {
-			return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-				if r.Header.Get("If-Match") != "" || r.Header.Get("If-None-Match") != "" {
-					failWith(w, http.StatusNotImplemented, "NotImplemented")
-					return
-				}
-				server.ServeHTTP(w, r)
+		"NoMD5s":     {rotated, "set OpaqueETags"},
+		"StaleReads": {staleReads(), "reads are stale"},
+		"NoConditions": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			if r.Header.Get("If-Match") != "" || r.Header.Get("If-None-Match") != "" {
+				failWith(w, http.StatusNotImplemented, "NotImplemented")
+				return
 			}
+			server.ServeHTTP(w, r)
 		}, "conditional writes"},
-		"WantsBareETags": {func() quirk {
-			return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-				if strings.Contains(r.Header.Get("If-Match"), `"`) {
-					failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
-					return
-				}
-				server.ServeHTTP(w, r)
+		"WantsBareETags": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			if strings.Contains(r.Header.Get("If-Match"), `"`) {
+				failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
+				return
 			}
+			server.ServeHTTP(w, r)
 		}, "UnquotedETag"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				err := s3.NewDecider(like(t, c.q()), "elections", "one", nil).VerifyConditionalWrites(t.Context())
+				err := s3.NewDecider(like(t, c.q), "elections", "one", nil).VerifyConditionalWrites(t.Context())
 				if err == nil || !strings.Contains(err.Error(), c.says) {
 					t.Fatalf("VerifyConditionalWrites = %v, want an error that says %q", err, c.says)
 				}
@@ -296,4 +289,180 @@ func TestOneWriteASecond(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// Servers may put together the answer to a read from two versions. A content that is
+// older than the ETag that came with it would be overwritten unseen.
+func TestReadOfTwoVersions(t *testing.T) {
+	for name, etag := range map[string]func(string) string{
+		"MD5s":   func(s string) string { return s },
+		"others": func(s string) string { return strings.Map(rotate, s) },
+	} {
+		o := &s3.Options{OpaqueETags: name == "others"}
+		for _, older := range []string{"content", "ETag"} { // versitygw's are of the second kind
+			for skip := range 2 { // that many reads before are of one version
+				t.Run(fmt.Sprintf("%s/older %s/%d", name, older, skip), func(t *testing.T) {
+					var between func()
+					gets := 0
+					client := like(t, func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+						if m := r.Header.Get("If-Match"); m != "" {
+							r.Header.Set("If-Match", etag(m)) // its own inverse
+						}
+						f := between
+						if gets++; r.Method != http.MethodGet || f == nil || gets <= skip {
+							changed(w, r, server, etag)
+							return
+						}
+						between = nil
+						before, after := httptest.NewRecorder(), httptest.NewRecorder()
+						changed(before, r, server, etag)
+						f()
+						changed(after, r, server, etag)
+						if older == "ETag" {
+							before, after = after, before
+						}
+						before.Header().Set("ETag", after.Header().Get("ETag"))
+						answer(w, before)
+					})
+					leader, other := s3.NewDecider(client, "elections", "k", o), s3.NewDecider(client, "elections", "k", o)
+					write := func(d *s3.Decider, e leaderelection.RaceEntry) error {
+						_, err := d.WriteEntry(t.Context(), &e)
+						return err
+					}
+					first := leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, TermExpiry: time.Now().Add(time.Minute)}
+					if err := write(leader, first); err != nil {
+						t.Fatal(err)
+					}
+					e := feedtest.Read(t, leader)
+					gets = 0
+					between = func() {
+						e.LeaderID, e.ElectionNumber = "b", 2
+						if err := write(leader, *e); err != nil {
+							t.Error(err)
+						}
+					}
+					seen := feedtest.Read(t, other)
+					between = nil
+					claim := *seen
+					claim.LeaderID, claim.ElectionNumber = "c", seen.ElectionNumber+1
+					if err := write(other, claim); seen.LeaderID != "b" && err == nil && e.LeaderID == "b" {
+						t.Errorf("the record of b was replaced unseen, by a token that came with that of %s", seen.LeaderID)
+					}
+				})
+			}
+		}
+	}
+}
+
+// rotated is a server whose ETags are no MD5s, though they look like some.
+func rotated(w http.ResponseWriter, r *http.Request, server http.Handler) {
+	if m := r.Header.Get("If-Match"); m != "" {
+		r.Header.Set("If-Match", strings.Map(rotate, m))
+	}
+	changed(w, r, server, func(etag string) string { return strings.Map(rotate, etag) })
+}
+
+// rotate is its own inverse, on the digits of an ETag.
+func rotate(r rune) rune {
+	const hex = "0123456789abcdef"
+	if i := strings.IndexRune(hex, r); i >= 0 {
+		return rune(hex[15-i])
+	}
+	return r
+}
+
+// If all answers are of two versions, reading fails, and says why.
+func TestReadsOfTwoVersionsOnly(t *testing.T) {
+	n := 0
+	client := like(t, func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+		changed(w, r, server, func(s string) string {
+			if n++; r.Method == http.MethodGet {
+				return fmt.Sprintf(`"%032x"`, n)
+			}
+			return s
+		})
+	})
+	d := s3.NewDecider(client, "elections", "k", nil)
+	if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, TermExpiry: time.Now().Add(time.Minute)}); err != nil {
+		t.Fatal(err)
+	}
+	feedtest.Passing(t, feedtest.ReadError(t, d), "does not fit its ETag")
+}
+
+// checksummed reports whether an upload has a checksum of any kind.
+func checksummed(r *http.Request) bool {
+	for name := range r.Header {
+		if strings.HasPrefix(name, "X-Amz-Checksum-") || name == "X-Amz-Trailer" || name == "Content-Md5" {
+			return true
+		}
+	}
+	return false
+}
+
+// refusing answers uploads with an error of the server's own if they are so.
+func refusing(so func(*http.Request) bool, status int, code, message string) quirk {
+	return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+		if r.Method != http.MethodPut || !so(r) {
+			server.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/xml")
+		w.Header().Set("X-Amz-Request-Id", "PEHTQHS7XPM30ZXH")
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(`<?xml version="1.0" encoding="UTF-8"?><Error><Code>` + code + `</Code><Message>` + message + `</Message></Error>`))
+	}
+}
+
+// A bucket with Object Lock takes uploads with a checksum alone; many servers know Content-MD5 and no
+// other. A server that refuses the checksum that it is sent is not taken for one that knows no
+// conditions. The words are those of S3, R2, B2, and s3proxy.
+func TestChecksums(t *testing.T) {
+	extra := func(r *http.Request) bool {
+		return r.Header.Get("X-Amz-Trailer") != "" || r.Header.Get("X-Amz-Sdk-Checksum-Algorithm") != "" || r.Header.Get("X-Amz-Checksum-Crc32") != ""
+	}
+	const leaveOut = "leave out Options.ChecksumAlgorithm"
+	for name, c := range map[string]struct {
+		q        quirk
+		bare, is string // what is said without a ChecksumAlgorithm, and with one; empty: it writes
+	}{
+		"object lock": {refusing(func(r *http.Request) bool { return !checksummed(r) }, http.StatusBadRequest, "InvalidRequest",
+			"Content-MD5 OR x-amz-checksum- HTTP header is required for Put Object requests with Object Lock parameters"), "", ""},
+		"R2":      {refusing(extra, http.StatusNotImplemented, "NotImplemented", "Header 'x-amz-checksum-crc32' with value '8FJbTw==' not implemented"), "", leaveOut},
+		"B2":      {refusing(extra, http.StatusBadRequest, "InvalidArgument", "Unsupported header 'x-amz-sdk-checksum-algorithm' received for this API call."), "", leaveOut},
+		"s3proxy": {refusing(extra, http.StatusNotImplemented, "NotImplemented", "A header you provided implies functionality that is not implemented."), "", leaveOut},
+		"no conditions": {refusing(func(*http.Request) bool { return true }, http.StatusNotImplemented, "NotImplemented", "A header you provided implies functionality that is not implemented."),
+			"does not implement conditional writes: it cannot", leaveOut},
+	} {
+		for algorithm, says := range map[types.ChecksumAlgorithm]string{"": c.bare, types.ChecksumAlgorithmCrc32: c.is} {
+			d := s3.NewDecider(like(t, c.q), "elections", "one", &s3.Options{ChecksumAlgorithm: algorithm})
+			_, err := d.WriteEntry(t.Context(), &first)
+			if says != "" {
+				feedtest.Permanent(t, err, says)
+			} else if err != nil {
+				t.Errorf("%s, %q: %v", name, algorithm, err)
+			}
+		}
+	}
+}
+
+// Directory buckets do not know Content-MD5.
+func TestNoMD5ForDirectoryBuckets(t *testing.T) {
+	for bucket, want := range map[string]bool{"elections": true, "elections--euc1-az1--x-s3": false} {
+		c := &noting{}
+		_, _ = s3.NewDecider(c, bucket, "one", nil).WriteEntry(t.Context(), &first)
+		if c.put == nil || (c.put.ContentMD5 != nil) != want {
+			t.Errorf("%s: %+v", bucket, c.put)
+		}
+	}
+}
+
+// noting notes what is to be put, and does not put it.
+type noting struct {
+	s3.Client
+	put *awss3.PutObjectInput
+}
+
+func (n *noting) PutObject(_ context.Context, in *awss3.PutObjectInput, _ ...func(*awss3.Options)) (*awss3.PutObjectOutput, error) {
+	n.put = in
+	return nil, errors.New("not now")
 }

@@ -2,11 +2,8 @@ package s3
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -16,11 +13,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go/logging"
 
-	"github.com/c8e606e4/leaderelection/deciders/durability"
 	"github.com/c8e606e4/leaderelection/deciders/internal/awsurl"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/web"
-	"github.com/c8e606e4/leaderelection/deciders/s3/internal/answers"
 )
 
 // Open returns a decider for an election given as a URL:
@@ -114,117 +109,4 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 		return nil, false, store.WrongURL(wrong)
 	}
 	return d, verify, nil
-}
-
-// Options says how to write the object, and how the server differs from Amazon's. The zero value is
-// right for Amazon and for most servers.
-type Options struct {
-	// ServerSideEncryption and SSEKMSKeyID are those of each PutObject, for a bucket whose
-	// policy refuses writes without them. Empty: as the bucket has it, which is best for most.
-	ServerSideEncryption types.ServerSideEncryption
-	SSEKMSKeyID          string
-	// Metadata is metadata of the object, for people: names of letters, digits, "-", "_" and
-	// ".", values in printable ASCII, 2 KB in all.
-	Metadata map[string]string
-	// ExpectedBucketOwner is the account that must own the bucket: a bucket of
-	// that name in another account is refused with 403. Empty: any.
-	ExpectedBucketOwner string
-	// ChecksumAlgorithm makes the SDK add a checksum of this kind to each upload. Empty:
-	// uploads have a Content-MD5, which each server knows, and which Object Lock accepts.
-	// Directory buckets do not know it, so uploads to them have none.
-	ChecksumAlgorithm types.ChecksumAlgorithm
-	// OpaqueETags says that this server's ETags are not meant to be the MD5 of the content.
-	// Without it they must be, as with Amazon and most servers, so that a response that was
-	// changed on its way is noticed. You need not set it for directory buckets or SSE-KMS: the
-	// Decider recognizes these.
-	OpaqueETags bool
-	// UnquotedETag sends If-Match without quotes around the ETag, for servers
-	// that compare it as a bare string. Amazon, MinIO and R2 take it in quotes.
-	UnquotedETag bool
-}
-
-func (o *Options) clone() Options {
-	c := *o
-	c.Metadata = maps.Clone(o.Metadata)
-	return c
-}
-
-// checkMetadata says what no server would take.
-func checkMetadata(metadata map[string]string) error {
-	size := 0
-	for name, value := range metadata {
-		size += len(name) + len(value)
-		token := strings.ContainsFunc(name, func(r rune) bool {
-			return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.", r))
-		})
-		switch {
-		case name == "" || token:
-			return fmt.Errorf("the Metadata has the name %q: it may have letters, digits, '-', '_' and '.' only", name)
-		case strings.TrimSpace(value) != value || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
-			return fmt.Errorf("the Metadata %q is %q: it may have printable ASCII only, and no blank at either end", name, value)
-		}
-	}
-	if size > 2<<10 {
-		return fmt.Errorf("the Metadata has %d bytes: S3 takes 2048", size)
-	}
-	return nil
-}
-
-// given is nil for what is left out.
-func given(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
-var _ durability.Examiner = (*Decider)(nil)
-
-// Durability implements durability.Examiner. It reads the record, and looks whether a lifecycle
-// rule will delete it, and whether replication has written it or copies it. It needs only the
-// permission to read.
-func (d *Decider) Durability(ctx context.Context) (warnings []durability.Warning, err error) {
-	if isDirectory(d.b.bucket) {
-		warnings = append(warnings, durability.Warning{
-			Detail: "a directory bucket keeps the record in one zone: if the zone is lost, the count is, too",
-			Advice: "use a general purpose bucket if something is fenced by its numbers",
-		})
-	}
-	var out *s3.GetObjectOutput
-	if err = d.election.Ready(ctx); err == nil {
-		out, err = d.b.ask(ctx, d.b.key)
-	}
-	switch {
-	case answers.Missing(err):
-		err = errors.New("lifecycle rules and replication are not known, since there is no record yet: ask again after somebody has led")
-		fallthrough
-	case err != nil:
-		return warnings, d.election.Failed(ctx, "examining", err)
-	}
-	_ = out.Body.Close()
-	return append(warnings, examine(out)...), nil
-}
-
-// examine says what an answer tells of the bucket.
-func examine(out *s3.GetObjectOutput) (warnings []durability.Warning) {
-	if when := aws.ToString(out.Expiration); when != "" {
-		warnings = append(warnings, durability.Warning{
-			Detail: "a lifecycle rule deletes the record, and its count, if nobody leads until then: " + when,
-			Advice: "limit the rule to other keys",
-		})
-	}
-	switch out.ReplicationStatus {
-	case "":
-	case types.ReplicationStatusReplica:
-		warnings = append(warnings, durability.Warning{
-			Detail: "replication has written this record: it is a copy from another bucket, whose candidates lead as well, and replication ignores conditions",
-			Advice: "have all candidates name one and the same bucket, and no rule replicate into it",
-		})
-	default:
-		warnings = append(warnings, durability.Warning{
-			Detail: "the record is replicated to another bucket, and the copy lags behind (x-amz-replication-status " + string(out.ReplicationStatus) + ")",
-			Advice: "start no candidate on the copy; after a fail-over to it, reset the record there when all candidates here have been stopped for a term",
-		})
-	}
-	return warnings
 }

@@ -86,7 +86,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
@@ -94,6 +93,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 
+	"github.com/c8e606e4/leaderelection/deciders/azblob/internal/native"
 	"github.com/c8e606e4/leaderelection/deciders/internal/object"
 	"github.com/c8e606e4/leaderelection/fence"
 )
@@ -129,7 +129,7 @@ func Put(ctx context.Context, b *blockblob.Client, token fence.Token, content io
 		if _, err := content.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
-		o.AccessConditions, access.ModifiedAccessConditions = &access, only(seen)
+		o.AccessConditions, access.ModifiedAccessConditions = &access, native.IfMatch(azcore.ETag(seen.ETag))
 		o.Metadata = pointers(object.With(own, marks))
 		r, err := b.Upload(ctx, streaming.NopCloser(content), &o)
 		if err == nil && !bytes.Equal(r.ContentMD5, hash.Sum(nil)) {
@@ -153,7 +153,7 @@ func Raise(ctx context.Context, b *blockblob.Client, token fence.Token, options 
 		return err
 	}
 	return fenced(b).Raise(ctx, token, func(ctx context.Context, seen object.Seen, marks map[string]string) error {
-		o.AccessConditions, access.ModifiedAccessConditions = &access, only(seen)
+		o.AccessConditions, access.ModifiedAccessConditions = &access, native.IfMatch(azcore.ETag(seen.ETag))
 		_, err := b.SetMetadata(ctx, pointers(object.With(seen.Metadata, marks)), &o)
 		if err == nil {
 			err = object.ErrUnproved // nothing in the answer would
@@ -203,24 +203,10 @@ func fenced(b *blockblob.Client) object.Object {
 
 // never is a version that no blob has, or nil if the account is in one of Azure's own clouds.
 func never(b *blockblob.Client) *object.Seen {
-	if parts, err := blob.ParseURL(b.URL()); err == nil {
-		for _, cloud := range []string{".core.windows.net", ".storage.azure.net", ".core.chinacloudapi.cn", ".core.usgovcloudapi.net"} {
-			if strings.HasSuffix(parts.Host, cloud) {
-				return nil
-			}
-		}
+	if native.OfAzure(b.URL()) {
+		return nil
 	}
 	return &object.Seen{Exists: true, ETag: object.NoETag}
-}
-
-// only is the condition that the blob is as it was seen.
-func only(seen object.Seen) *blob.ModifiedAccessConditions {
-	etag := azcore.ETag(seen.ETag)
-	if !seen.Exists {
-		etag = azcore.ETagAny
-		return &blob.ModifiedAccessConditions{IfNoneMatch: &etag}
-	}
-	return &blob.ModifiedAccessConditions{IfMatch: &etag}
 }
 
 // refused reports whether the blob is not as it was seen: 412, 409 where it was made

@@ -2,6 +2,8 @@ package fenceazure_test
 
 import (
 	"context"
+	"crypto/md5"
+	"encoding/base64"
 	"errors"
 	"io"
 	"log"
@@ -24,6 +26,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	azdecider "github.com/c8e606e4/leaderelection/deciders/azblob"
 	"github.com/c8e606e4/leaderelection/deciders/azblob/fenceazure"
+	"github.com/c8e606e4/leaderelection/deciders/internal/object"
 	"github.com/c8e606e4/leaderelection/deciders/internal/objecttest"
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
@@ -184,6 +187,74 @@ func TestSignatureIsNotTold(t *testing.T) {
 	err = fenceazure.Put(t.Context(), b, fence.Token{Election: "orders", Number: 1}, strings.NewReader("x"), nil)
 	if err == nil || strings.Contains(err.Error(), "hush") || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("got %v, want that the connection was refused, without the signature", err)
+	}
+}
+
+// server is how the blob service talks.
+func server() *objecttest.Server {
+	refuse := func(w http.ResponseWriter, f objecttest.Failure) {
+		w.Header().Set("x-ms-error-code", f.Code)
+		w.WriteHeader(f.Status)
+	}
+	return &objecttest.Server{
+		New: func(t *testing.T, rt http.RoundTripper, imitation bool) objecttest.Object {
+			url := "https://account.blob.core.windows.net/orders/k"
+			if imitation {
+				url = "https://storage.example/account/orders/k"
+			}
+			return one{blobAt(t, url, rt)}
+		},
+		Describe: func(w http.ResponseWriter, r *http.Request, body []byte, metadata map[string]string) {
+			for name, v := range metadata {
+				w.Header().Set("X-Ms-Meta-"+name, v)
+			}
+			w.Header().Set("ETag", `"seen"`)
+			sum := md5.Sum(body)
+			w.Header().Set("Content-MD5", base64.StdEncoding.EncodeToString(sum[:]))
+			if r.Method == http.MethodPut && r.URL.Query().Get("comp") == "" { // else metadata are set: 200
+				w.WriteHeader(http.StatusCreated)
+			}
+		},
+		Refuse:  refuse,
+		Missing: objecttest.Failure{Status: 404, Code: "BlobNotFound"},
+		Failures: map[objecttest.Failure]bool{
+			{Status: 412, Code: "ConditionNotMet"}: true, {Status: 409, Code: "BlobAlreadyExists"}: true, {Status: 404, Code: "BlobNotFound"}: true,
+			{Status: 412, Code: "LeaseIdMissing"}: false, {Status: 404, Code: "ContainerNotFound"}: false, {Status: 503, Code: "ServerBusy"}: false,
+			{Status: 403, Code: "AuthorizationFailure"}: false,
+		},
+		Unknown: map[string]http.HandlerFunc{"no container": func(w http.ResponseWriter, _ *http.Request) {
+			refuse(w, objecttest.Failure{Status: 404, Code: "ContainerNotFound"})
+		}},
+		Condition: func(r *http.Request) string { return r.Header.Get("If-Match") },
+		Seen:      `"seen"`, Never: object.NoETag,
+	}
+}
+
+func blobAt(t *testing.T, url string, rt http.RoundTripper) *blockblob.Client {
+	t.Helper()
+	b, err := blockblob.NewClientWithNoCredential(url, &blockblob.ClientOptions{ClientOptions: policy.ClientOptions{
+		Transport: &http.Client{Transport: rt}, Retry: policy.RetryOptions{MaxRetries: -1},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestScripts(t *testing.T) { objecttest.RunScripts(t, server()) }
+
+// What was sent is the whole of the content, wherever that stood, and proved by its MD5 alone; a
+// name of metadata without a value is left out.
+func TestTheContentIsWhole(t *testing.T) {
+	s := &objecttest.Script{Server: server()}
+	content := strings.NewReader("the content")
+	_, _ = content.Seek(5, io.SeekStart)
+	err := fenceazure.Put(t.Context(), blobAt(t, "https://account.blob.core.windows.net/orders/k", s), fencetest.Orders(3), content, &blockblob.UploadOptions{Metadata: map[string]*string{"none": nil, "team": to.Ptr("a")}})
+	if err != nil || s.Looks != 1 || len(s.Writes) != 1 {
+		t.Fatalf("%v, %d looks, written %d times", err, s.Looks, len(s.Writes))
+	}
+	if team := s.Sent(0, "team"); team != "a" || s.Sent(0, "none") != "" {
+		t.Errorf("the team is %q, in %v", team, s.Writes[0].Header)
 	}
 }
 

@@ -1,5 +1,6 @@
 //go:build !linux && !darwin
 
+// Package networkfs recognizes file systems of other machines, whose locks cannot be trusted.
 package networkfs
 
 // Kind cannot tell, on this system.

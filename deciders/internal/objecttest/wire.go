@@ -105,22 +105,20 @@ func (w *Wire) write(r *http.Request, body []byte) (*http.Response, error) {
 	a, err := w.Transport.RoundTrip(r)
 	if err == nil && a.StatusCode < 300 {
 		w.mu.Lock()
-		w.list = append(w.list, token(r.Header, body))
+		w.list = append(w.list, metadata(r.Header, body, object.TokenName))
 		w.mu.Unlock()
 	}
 	return a, err
 }
 
-var inJSON = regexp.MustCompile(`"fencingtoken":\s*"([^"]*)"`)
-
-// token finds the one in a write's headers, or in its body.
-func token(h http.Header, body []byte) string {
+// metadata finds what a write has under this name, in its headers, or in its body, as JSON.
+func metadata(h http.Header, body []byte, name string) string {
 	for k, v := range h {
-		if strings.HasSuffix(strings.ToLower(k), "-meta-fencingtoken") {
+		if strings.HasSuffix(strings.ToLower(k), "-meta-"+name) {
 			return v[0]
 		}
 	}
-	if m := inJSON.FindSubmatch(body); m != nil {
+	if m := regexp.MustCompile(`"` + name + `":\s*"([^"]*)"`).FindSubmatch(body); m != nil {
 		return string(m[1])
 	}
 	return ""

@@ -2,13 +2,9 @@ package store
 
 import (
 	"cmp"
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 )
 
@@ -108,72 +104,4 @@ func (d *Doubts) About(incarnation, version string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.open[incarnation] > 0 && version != "" && version != d.settled
-}
-
-// Remedy is advice about an error that no retry can help. It fits if errors.Is reports Err, or if
-// the text has Part.
-type Remedy struct {
-	Err    error
-	Part   string
-	Advice string
-	// Denied says that credentials or a permission are refused: see [Denied].
-	Denied bool
-}
-
-// Remedies are tried in their order.
-type Remedies []Remedy
-
-// Judge is the verdict of the first Remedy that fits. If none fits, the error is temporary.
-func (rs Remedies) Judge(err error) Verdict {
-	text := err.Error()
-	for _, r := range rs {
-		if r.Err != nil && errors.Is(err, r.Err) || r.Part != "" && strings.Contains(text, r.Part) {
-			return Verdict{Advice: r.Advice, Permanent: !r.Denied, Denied: r.Denied}
-		}
-	}
-	return Verdict{}
-}
-
-// BadCertificate reports whether err says that a server's certificate is not trusted.
-func BadCertificate(err error) bool {
-	var hostname x509.HostnameError
-	var authority x509.UnknownAuthorityError
-	var certificate *tls.CertificateVerificationError
-	return errors.As(err, &hostname) || errors.As(err, &authority) || errors.As(err, &certificate)
-}
-
-// Renewed is something that a client makes from files once: credentials, or the client itself.
-// After Distrust it is made again from the files. Its methods may be called by several goroutines
-// at once.
-type Renewed[T any] struct {
-	again func(context.Context) (T, error)
-
-	mu         sync.Mutex
-	now        T
-	distrusted bool
-}
-
-// NewRenewed returns one that was made just now, and the function that makes it again.
-func NewRenewed[T any](now T, again func(context.Context) (T, error)) *Renewed[T] {
-	return &Renewed[T]{again: again, now: now}
-}
-
-// Get returns what was made last. If the files cannot be read it stays the same: somebody may be
-// about to write them.
-func (r *Renewed[T]) Get(ctx context.Context) T {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.distrusted {
-		if now, err := r.again(ctx); err == nil {
-			r.now, r.distrusted = now, false
-		}
-	}
-	return r.now
-}
-
-// Distrust makes the next Get read the files. Call it for each error that other files may cure.
-func (r *Renewed[T]) Distrust() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.distrusted = true
 }

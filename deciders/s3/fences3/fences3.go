@@ -125,6 +125,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/object"
+	"github.com/c8e606e4/leaderelection/deciders/s3/internal/answers"
 	"github.com/c8e606e4/leaderelection/fence"
 )
 
@@ -254,16 +255,14 @@ func place(in *s3.PutObjectInput) string {
 	return fmt.Sprintf("S3 bucket %q, object %q", aws.ToString(in.Bucket), aws.ToString(in.Key))
 }
 
-// opaque reports whether the ETags of in's bucket tell nothing of the content. Directory
-// buckets have names of this form, and random ETags.
+// opaque reports whether the ETags of in's bucket tell nothing of the content.
 func (o Options) opaque(in *s3.PutObjectInput) bool {
-	bucket := aws.ToString(in.Bucket)
-	return o.OpaqueETags || o.UniqueETags || strings.HasSuffix(bucket, "--x-s3") || strings.HasSuffix(bucket, "--xa-s3")
+	return o.OpaqueETags || o.UniqueETags || answers.Directory(aws.ToString(in.Bucket))
 }
 
 func fenced(client Client, in *s3.PutObjectInput, at string, opaque bool) object.Object {
 	return object.Object{
-		Package: "fences3", Place: at, Refused: refused, Never: never(client),
+		Package: "fences3", Place: at, Refused: answers.Refused, Never: never(client),
 		Look: func(ctx context.Context) (object.Seen, error) { return look(ctx, client, in, opaque) },
 	}
 }
@@ -338,16 +337,6 @@ func head(ctx context.Context, client Client, in *s3.PutObjectInput) (seen objec
 
 // bare returns an ETag without its quotes.
 func bare(etag *string) string { return strings.Trim(aws.ToString(etag), `"`) }
-
-// refused reports whether the object is not as it was seen.
-func refused(err error) bool {
-	switch code, status := parse(err); code {
-	case "NoSuchKey", "ConditionalRequestConflict", "OperationAborted": // it was deleted; another request was under way
-		return true
-	default:
-		return status == http.StatusPreconditionFailed
-	}
-}
 
 // parse returns the code and the HTTP status of an error that the server sent.
 func parse(err error) (code string, status int) {

@@ -1,4 +1,5 @@
-// Package native keeps Azure's own leases on blobs for the leader of an election.
+// Package native keeps Azure's own leases on blobs for the leader of an election. It also has what the
+// decider and the fence share: IfMatch and OfAzure.
 package native
 
 import (
@@ -6,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -268,98 +270,194 @@ func IfMatch(etag azcore.ETag) *blob.ModifiedAccessConditions {
 	return &blob.ModifiedAccessConditions{IfMatch: &etag}
 }
 
-// Bind gives these leases to the Decider whose record is the blob of this name in c. It returns an
-// error if Azure would not allow them, or if they have a Decider already.
-func (l *Leases) Bind(c *container.Client, name, place string) error {
+// OfAzure reports whether the URL of a service, or of a blob, is of one of Azure's own clouds. Of a custom domain
+// it is not known.
+func OfAzure(service string) bool {
+	u, err := url.Parse(service)
+	if err != nil {
+		return false
+	}
+	for _, cloud := range []string{".core.windows.net", ".storage.azure.net", ".core.chinacloudapi.cn", ".core.usgovcloudapi.net"} {
+		if strings.HasSuffix(u.Hostname(), cloud) {
+			return true
+		}
+	}
+	return false
+}
+
+// Event says that the leader holds the lease on a blob, or no longer does.
+type Event struct {
+	Blob  string
+	Held  bool
+	ID    string
+	Until time.Time
+	Err   error
+}
+
+// target is a blob, and what is known of the lease on it with the id of the current
+// leadership.
+type target struct {
+	*blob.Client
+	name  string
+	until time.Time // it is held until then, if err is nil
+	err   error
+	held  bool        // as the last Event has it
+	out   *time.Timer // until it runs out
+}
+
+var (
+	errNotYet   = errors.New("it has not been taken yet")
+	errRanOut   = errors.New("it has run out")
+	errReleased = errors.New("it was released")
+	errLeft     = errors.New("it is not a companion any more")
+)
+
+func (l *Leases) target(name string) *target {
+	t := &target{name: name, err: errNotYet}
+	if l.c != nil { // else Bind does it
+		t.Client = l.c.NewBlobClient(name)
+	}
+	return t
+}
+
+// set makes these the companions. Those that are new are taken, and those that were
+// companions are released, with the next write of the leader.
+func (l *Leases) set(companions []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.c != nil {
-		return fmt.Errorf("the leases are those of %s already: each Decider needs its own: %w", l.place, leaderelection.ErrPermanent)
-	}
-	l.c, l.place = c, place
 	if len(l.blobs) == 0 {
-		l.blobs = []*target{nil}
+		l.blobs = []*target{l.target("")} // the record's, which Bind names
 	}
-	l.blobs[0] = l.target(name)
-	for _, t := range l.blobs[1:] {
-		t.Client = c.NewBlobClient(t.name)
+	was := l.blobs[1:]
+	l.blobs = slices.Clone(l.blobs[:1])
+	for _, name := range companions {
+		is := func(t *target) bool { return t.name == name }
+		switch i := slices.IndexFunc(was, is); {
+		case slices.ContainsFunc(l.blobs, is):
+		case i >= 0:
+			l.blobs = append(l.blobs, was[i])
+		default:
+			l.blobs = append(l.blobs, l.target(name))
+			l.leaving = slices.DeleteFunc(l.leaving, is)
+		}
 	}
-	return l.wrong
+	for _, t := range was {
+		if !slices.Contains(l.blobs, t) {
+			l.lost(t, errLeft, nil)
+			l.leaving = append(l.leaving, t)
+		}
+	}
 }
 
-// Replace makes these the companions, unless one has no name.
-func (l *Leases) Replace(names []string) error {
-	if err := check(names, 0); err != nil {
-		return fmt.Errorf("leaderelection/azlease: the companions of %s: %w", l.at(), err)
+// noted takes in what has become of the leases. L.mu is locked.
+func (l *Leases) noted(blobs []*target, errs []error, released bool, until time.Time) {
+	for i, t := range blobs {
+		switch {
+		case !slices.Contains(l.blobs, t): // left meanwhile
+		case released:
+			l.lost(t, errReleased, nil)
+		case errs[i] != nil:
+			l.lost(t, errs[i], errs[i])
+		default:
+			l.won(t, until)
+		}
 	}
-	l.set(names)
-	return nil
 }
 
-// Held returns the id of the leases of the leadership of tv, if those on the blobs of these
-// names are held; without any, all of them.
-func (l *Leases) Held(tv *leaderelection.TimeView, blobs ...string) (string, error) {
-	if err := l.may(tv); err != nil {
-		return "", err
-	}
-	id, err := l.held(tv.ElectionNumber(), blobs...)
-	if err != nil {
-		return "", fmt.Errorf("leaderelection/azlease: the native leases of %s are not held: %w", l.at(), err)
-	}
-	return id, nil
-}
-
-// Acquire takes the lease on one blob now, makes the blob a companion and returns the lease's id.
-func (l *Leases) Acquire(ctx context.Context, tv *leaderelection.TimeView, name string) (string, error) {
-	err := l.one(tv, "acquiring the lease on", name, func() error {
-		_, err := l.acquireFor(ctx, tv.ElectionNumber(), name)
-		return err
+// won notes that a lease is held. L.mu is locked.
+func (l *Leases) won(t *target, until time.Time) {
+	t.stop()
+	t.until, t.err = until, nil
+	t.out = time.AfterFunc(time.Until(until), func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if t.err == nil && t.until.Equal(until) {
+			l.lost(t, errRanOut, errRanOut)
+		}
 	})
-	if err != nil {
-		return "", err
+	if !t.held {
+		t.held = true
+		l.tell(Event{Blob: t.name, Held: true, ID: l.id, Until: until})
 	}
-	return l.Held(tv, name) // the view may be over by now
 }
 
-// Release gives up the lease on a blob now, which is no longer a companion.
-func (l *Leases) Release(ctx context.Context, tv *leaderelection.TimeView, name string) error {
-	return l.one(tv, "releasing the lease on", name, func() error { return l.releaseFor(ctx, tv.ElectionNumber(), name) })
+// lost notes that a lease is not held, and tells so for this reason. L.mu is locked.
+func (l *Leases) lost(t *target, why, told error) {
+	t.stop()
+	t.err = why
+	if t.held {
+		t.held = false
+		l.tell(Event{Blob: t.name, ID: l.id, Err: told})
+	}
 }
 
-// Break ends any lease on a blob, at once.
-func (l *Leases) Break(ctx context.Context, tv *leaderelection.TimeView, name string) error {
-	return l.one(tv, "breaking the lease on", name, func() error { return l.breakFor(ctx, tv.ElectionNumber(), name) })
+func (t *target) stop() {
+	if t.out != nil {
+		t.out.Stop()
+	}
 }
 
-// may returns why the leader whose view is tv has no leases, or nil.
-func (l *Leases) may(tv *leaderelection.TimeView) error {
-	if tv == nil || !tv.ValueInFuture() {
-		return fmt.Errorf("leaderelection/azlease: the native leases of %s: %w", l.at(), leaderelection.ErrNotLeading)
+// tell has the caller told, one event after the other, by a goroutine that nobody waits
+// for. L.mu is locked.
+func (l *Leases) tell(e Event) {
+	if l.changed == nil {
+		return
 	}
-	return nil
+	l.queue = append(l.queue, e)
+	if l.telling {
+		return
+	}
+	l.telling = true
+	go func() {
+		for {
+			l.mu.Lock()
+			if l.telling = len(l.queue) > 0; !l.telling {
+				l.mu.Unlock()
+				return
+			}
+			next := l.queue[0]
+			l.queue = l.queue[1:]
+			l.mu.Unlock()
+			l.changed(next)
+		}
+	}()
 }
 
-// one does something to the lease on one blob, and says what if that fails.
-func (l *Leases) one(tv *leaderelection.TimeView, doing, name string, do func() error) error {
-	if err := l.may(tv); err != nil {
-		return err
-	}
-	err := errors.New("the blob has no name")
-	if name != "" {
-		err = do()
-	}
-	if err != nil {
-		return fmt.Errorf("leaderelection/azlease: %s: %s %q: %w", l.at(), doing, name, err)
-	}
-	return nil
-}
-
-// at names the place of the record.
-func (l *Leases) at() string {
+// held returns the id of the leases of a leadership, if those on the blobs of these names
+// are held; without any, all of them.
+func (l *Leases) held(number leaderelection.ElectionNumber, names ...string) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.place == "" {
-		return "no Decider"
+	if err := l.leads(number); err != nil {
+		return "", err
 	}
-	return l.place
+	var errs []error
+	for _, t := range l.blobs {
+		switch {
+		case len(names) > 0 && !slices.Contains(names, t.name):
+		case t.err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", t.name, t.err))
+		case !time.Now().Before(t.until): // and the timer is late
+			errs = append(errs, fmt.Errorf("%s: %w", t.name, errRanOut))
+		}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(l.blobs, func(t *target) bool { return t.name == name }) {
+			errs = append(errs, fmt.Errorf("%s is not a companion: see Companions", name))
+		}
+	}
+	if len(errs) > 0 {
+		return "", errors.Join(errs...)
+	}
+	return l.id, nil
+}
+
+// Of returns the id of the leases of a leadership of this Decider's campaign; else empty.
+func (l *Leases) Of(number leaderelection.ElectionNumber) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.leads(number) != nil {
+		return ""
+	}
+	return l.id
 }

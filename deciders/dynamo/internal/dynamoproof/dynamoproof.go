@@ -1,5 +1,6 @@
 // Package dynamoproof tells DynamoDB's answers from those of something else: the
-// SDK takes any answer of status 200 for a success, also an empty one.
+// SDK takes any answer of status 200 for a success, also an empty one. And it tells a table whose
+// conditions hold in all of its regions from others.
 package dynamoproof
 
 import (
@@ -8,7 +9,9 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
@@ -47,4 +50,21 @@ func check(answer *http.Response) error {
 		return fmt.Errorf("%w (its status is %s)", ErrNotDynamoDB, answer.Status)
 	}
 	return nil
+}
+
+// OneRegion is what to do about what Regions says.
+const OneRegion = "use a table of one region, or one with multi-Region strong consistency"
+
+// Regions says that the table is one of several regions that decide conditions each for itself;
+// empty: it is not. Of a table of the version 2017.11.29 only the version tells, and such a
+// table is never strongly consistent.
+func Regions(table *types.TableDescription) string {
+	n, version := len(table.Replicas), aws.ToString(table.GlobalTableVersion)
+	switch {
+	case table.MultiRegionConsistency == types.MultiRegionConsistencyStrong, n == 0 && version == "":
+		return ""
+	case n == 0:
+		return "the table is a global table of the version " + version + " with eventual consistency"
+	}
+	return fmt.Sprintf("the table is a global table with %d replicas and eventual consistency", n)
 }

@@ -1,4 +1,5 @@
-// Package answers says what the errors of an S3 server, or of its client, mean.
+// Package answers says what the errors of an S3 server, or of its client, mean, and what the name of a
+// bucket says of its answers.
 package answers
 
 import (
@@ -15,6 +16,12 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
+
+// Directory reports whether it is the name of a directory bucket, or of an access point of one. Its ETags
+// are random.
+func Directory(bucket string) bool {
+	return strings.HasSuffix(bucket, "--x-s3") || strings.HasSuffix(bucket, "--xa-s3")
+}
 
 // Missing reports whether a read found that there is no object. A 404 alone is not enough: it may
 // be a proxy's.

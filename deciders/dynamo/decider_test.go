@@ -153,33 +153,6 @@ func conformance(t *testing.T, endpoint string) {
 	}
 }
 
-func TestDisbelieves(t *testing.T) {
-	s := overHTTP(t)
-	overhttp.Disbelieves(t, s, &httpfault.Transport{Handler: s.Serve()})
-}
-
-func TestNobodyLeads(t *testing.T) { overhttp.NobodyLeads(t, overHTTP(t)) }
-
-// An imitation that takes no notice of one of the conditions has nobody lead.
-func TestDeafNobodyLeads(t *testing.T) {
-	overhttp.DeafNobodyLeads(t, overHTTP(t), map[string]func(*http.Request){
-		"Version":   func(r *http.Request) { r.Header.Set(deafTo, "#v") },
-		"NotExists": func(r *http.Request) { r.Header.Set(deafTo, "attribute_not_exists") },
-	})
-}
-
-// The client that Open makes leaves a connection that has died without a word, though the server
-// speaks HTTP/2.
-func TestAbandonedConnection(t *testing.T) {
-	stores.AWSAlone(t, "key", "secret")
-	relay := stores.NewRelay(t, stores.HTTP2(t, newFake("key")))
-	d, err := feedtest.Open(t.Context(), dynamo.Open, "dynamodb://elections/one?region=eu-central-1&endpoint="+url.QueryEscape("https://"+relay.Addr))
-	if err != nil {
-		t.Fatal(err)
-	}
-	feedtest.Abandons(t, d, relay.Swallow)
-}
-
 // inProcess returns a client without sockets.
 func inProcess(t testing.TB, c *http.Client) *dynamodb.Client {
 	return newClient(t, "http://in-process", func(o *dynamodb.Options) { o.HTTPClient = c })
@@ -213,6 +186,33 @@ func overHTTP(t *testing.T) overhttp.Store {
 			"OtherRegion":     refusal(http.StatusBadRequest, "ReplicatedWriteConflictException"),
 		},
 	}
+}
+
+func TestDisbelieves(t *testing.T) {
+	s := overHTTP(t)
+	overhttp.Disbelieves(t, s, &httpfault.Transport{Handler: s.Serve()})
+}
+
+func TestNobodyLeads(t *testing.T) { overhttp.NobodyLeads(t, overHTTP(t)) }
+
+// An imitation that takes no notice of one of the conditions has nobody lead.
+func TestDeafNobodyLeads(t *testing.T) {
+	overhttp.DeafNobodyLeads(t, overHTTP(t), map[string]func(*http.Request){
+		"Version":   func(r *http.Request) { r.Header.Set(deafTo, "#v") },
+		"NotExists": func(r *http.Request) { r.Header.Set(deafTo, "attribute_not_exists") },
+	})
+}
+
+// The client that Open makes leaves a connection that has died without a word, though the server
+// speaks HTTP/2.
+func TestAbandonedConnection(t *testing.T) {
+	stores.AWSAlone(t, "key", "secret")
+	relay := stores.NewRelay(t, stores.HTTP2(t, newFake("key")))
+	d, err := feedtest.Open(t.Context(), dynamo.Open, "dynamodb://elections/one?region=eu-central-1&endpoint="+url.QueryEscape("https://"+relay.Addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	feedtest.Abandons(t, d, relay.Swallow)
 }
 
 // The Example of package memory is a whole election.

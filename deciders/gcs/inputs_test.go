@@ -2,11 +2,11 @@ package gcs_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -252,55 +252,6 @@ func TestEmptyElectionWithoutListing(t *testing.T) {
 	}
 }
 
-func TestOpenRefuses(t *testing.T) {
-	for _, address := range []string{
-		"s3://elections/one", "gs://elections", "gs://elections/", "gs:///one", "gs://user@elections/one", "gs://elections:1/one",
-		"gs://elections/one?bucket=x", "gs://elections/one?kms_key=a&kms_key=b", "gs://elections/one?metadata=x",
-		"gs://elections/one?anonymous=maybe", "gs://elections/one?endpoint=here", "gs://elections/one?%zz", "gs://elections/one#here",
-	} {
-		_, err := feedtest.Open(t.Context(), gcs.Open, address)
-		feedtest.Permanent(t, err)
-	}
-	// Parameters that other clients of the store have, and an election does not need.
-	for _, name := range []string{"acl", "predefined_acl", "encryption_key_file", "storage_class", "user_project"} {
-		_, err := feedtest.Open(t.Context(), gcs.Open, "gs://elections/one?"+name+"=x")
-		feedtest.Permanent(t, err, `no parameter "`+name+`"`)
-	}
-}
-
-// What the options say is what is written.
-func TestOptionsAreWritten(t *testing.T) {
-	for address, want := range map[string]string{
-		"gs://elections/one?anonymous=true": `{"bucket":"elections","cacheControl":"no-store","contentType":"application/json","crc32c":"`,
-		"gs://elections/one?anonymous=true&kms_key=k&content_type=text/plain&cache_control=private&metadata=team=a%3Db&metadata=x=y": `"bucket":"elections","cacheControl":"private","contentType":"text/plain"`,
-	} {
-		var got, query string
-		u, err := url.Parse(address + "&endpoint=" + url.QueryEscape(receive(t, &got, &query)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := gcs.Open(t.Context(), u)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer d.Close()
-		if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{}); err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(got, want) {
-			t.Errorf("%s: written %s\nwant %s", address, got, want)
-		}
-		if strings.Contains(address, "kms") {
-			if !strings.Contains(query, "kmsKeyName=k") {
-				t.Errorf("%s: the query %s lacks the key", address, query)
-			}
-			if !strings.Contains(got, `"metadata":{"team":"a=b","x":"y"}`) {
-				t.Errorf("%s: written %s", address, got)
-			}
-		}
-	}
-}
-
 // A pause that the service, or something on the way, asks for is handed on.
 func TestRetryAfter(t *testing.T) {
 	for code, reason := range map[int]string{429: "rateLimitExceeded", 503: "backendError"} {
@@ -314,5 +265,51 @@ func TestRetryAfter(t *testing.T) {
 				feedtest.Pauses(t, err, 7*time.Second)
 			}
 		}
+	}
+}
+
+// Only the settings of a real bucket say that a rule deletes the record, that it cannot be replaced, or
+// where it is kept. They are as the JSON API documents the resource Bucket.
+func TestDurability(t *testing.T) {
+	rule := func(condition string) string {
+		return `"lifecycle": {"rule": [{"action": {"type": "Delete"}, "condition": ` + condition + `}]}`
+	}
+	for settings, words := range map[string][]string{
+		`"locationType": "region"`:                                                                nil,
+		`"locationType": "multi-region", "location": "EU"`:                                        {"multi-region EU"},
+		`"locationType": "dual-region", "location": "NAM4", "rpo": "ASYNC_TURBO"`:                 {"dual-region NAM4"},
+		`"locationType": "zone", "location": "us-east1-b"`:                                        {"one zone"},
+		`"retentionPolicy": {"retentionPeriod": "3600", "effectiveTime": "2026-01-01T00:00:00Z"}`: {"retention policy keeps the record from being replaced for 1h0m0s"},
+		`"defaultEventBasedHold": true`:                                                           {"event-based hold"},
+		`"softDeletePolicy": {"retentionDurationSeconds": "604800"}`:                              nil,
+		`"versioning": {"enabled": true}`:                                                         nil,
+		rule(`{"age": 30}`):                                                                       {"nobody leads for 30 days"},
+		rule(`{"age": 30, "matchesPrefix": ["logs/", "elections/"]}`):                             {"nobody leads for 30 days"},
+		rule(`{"age": 30, "matchesPrefix": ["logs/"]}`):                                           nil,
+		rule(`{"age": 30, "matchesSuffix": [".tmp"]}`):                                            nil,
+		rule(`{"age": 30, "isLive": false}`):                                                      nil,
+		rule(`{"age": 30, "isLive": true}`):                                                       {"nobody leads for 30 days"},
+		rule(`{"createdBefore": "2027-01-01"}`):                                                   {"nobody leads after 2027-01-01"},
+		rule(`{"numNewerVersions": 3}`):                                                           nil,
+		rule(`{"daysSinceCustomTime": 3}`):                                                        nil,
+		`"lifecycle": {"rule": [{"action": {"type": "SetStorageClass", "storageClass": "ARCHIVE"}, "condition": {"age": 1}}]}`: nil,
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet || r.URL.Path != "/storage/v1/b/"+bucket {
+				t.Errorf("%s %s", r.Method, r.URL)
+			}
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"kind": "storage#bucket", "name": %q, "storageClass": "STANDARD", %s}`, bucket, settings)
+		}))
+		feedtest.Examines(t, gcs.NewDecider(client(t, s.URL), bucket, "elections/one", nil), words...)
+		s.Close()
+	}
+}
+
+// Without the permission to read the settings, the error names it.
+func TestDurabilityWithoutPermission(t *testing.T) {
+	warnings, err := answering(t, http.StatusForbidden, jsonError("forbidden")).Durability(t.Context())
+	if len(warnings) > 0 || err == nil || !strings.Contains(err.Error(), "storage.buckets.get") {
+		t.Errorf("%v, %v", warnings, err)
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/url"
 	"strings"
@@ -93,9 +95,7 @@ func TestSignatureStaysSecret(t *testing.T) {
 	_, sig, _ := strings.Cut(secret, "sig=")
 	sig, _, _ = strings.Cut(sig, "&")
 	d := withSignature(t, server, secret)
-	if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{ElectionNumber: 1}); err != nil {
-		t.Fatal(err)
-	}
+	feedtest.Write(t, d, 1, nil)
 	_, lost := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{ElectionNumber: 1})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
@@ -243,9 +243,7 @@ func TestOptionsAreWritten(t *testing.T) {
 		}
 		return f
 	}), containerName, "one", &azblob.Options{ContentType: "text/plain", Metadata: map[string]string{"team": "reports"}, EncryptionScope: "scope"})
-	if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{}); err != nil {
-		t.Fatal(err)
-	}
+	feedtest.Write(t, d, 1, nil)
 	for name, want := range map[string]string{
 		"x-ms-blob-content-type": "text/plain", "x-ms-blob-cache-control": "no-store", "x-ms-meta-team": "reports",
 		"x-ms-encryption-scope": "scope", "If-None-Match": "*",
@@ -270,18 +268,18 @@ func TestRetryAfter(t *testing.T) {
 // Only the answers of a real account say that the record is on hold, expires, or is a copy. They are
 // as Get Blob Properties is documented.
 func TestDurability(t *testing.T) {
-	for headers, says := range map[string]string{
-		"": "",
-		"x-ms-lease-state: leased\nx-ms-lease-duration: infinite":            "holds a native lease on the record for ever",
-		"x-ms-lease-state: breaking":                                         "holds a native lease on the record for a while",
-		"x-ms-lease-state: broken":                                           "",
-		"x-ms-legal-hold: true":                                              "legal hold",
-		"x-ms-legal-hold: false":                                             "",
-		"x-ms-immutability-policy-until-date: Fri, 27 Nov 2026 00:00:00 GMT": "until 2026-11-27",
-		"x-ms-expiry-time: Fri, 27 Nov 2026 00:00:00 GMT":                    "deleted at 2026-11-27",
-		"x-ms-or-policy-id: 4711":                                            "it is a copy",
-		"x-ms-or-4711_one: complete":                                         "is replicated to another",
-		"x-ms-version-id: 2026-11-24T10:00:00.0000000Z":                      "",
+	for headers, words := range map[string][]string{
+		"": nil,
+		"x-ms-lease-state: leased\nx-ms-lease-duration: infinite":            {"holds a native lease on the record for ever"},
+		"x-ms-lease-state: breaking":                                         {"holds a native lease on the record for a while"},
+		"x-ms-lease-state: broken":                                           nil,
+		"x-ms-legal-hold: true":                                              {"legal hold"},
+		"x-ms-legal-hold: false":                                             nil,
+		"x-ms-immutability-policy-until-date: Fri, 27 Nov 2026 00:00:00 GMT": {"until 2026-11-27"},
+		"x-ms-expiry-time: Fri, 27 Nov 2026 00:00:00 GMT":                    {"deleted at 2026-11-27"},
+		"x-ms-or-policy-id: 4711":                                            {"it is a copy"},
+		"x-ms-or-4711_one: complete":                                         {"is replicated to another"},
+		"x-ms-version-id: 2026-11-24T10:00:00.0000000Z":                      nil,
 	} {
 		service := newFake()
 		d := azblob.NewDecider(inProcess(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -303,12 +301,99 @@ func TestDurability(t *testing.T) {
 		if _, err := d.Durability(t.Context()); err == nil || !strings.Contains(err.Error(), "no record yet") {
 			t.Errorf("%s: before anybody has led: %v", headers, err)
 		}
-		if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i"}); err != nil {
-			t.Fatal(err)
+		feedtest.Write(t, d, 1, nil)
+		feedtest.Examines(t, d, words...)
+	}
+}
+
+// Whoever is told by its environment to use a key or a signature does.
+func TestOpenCredentials(t *testing.T) {
+	server := azurite(t)
+	u, err := url.Parse("azblob://" + stores.AzuriteAccount + "/" + containerName + "/one?endpoint=" + server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	try := func() error {
+		d, err := azblob.Open(t.Context(), u)
+		if err != nil {
+			return err
 		}
-		warnings, err := d.Durability(t.Context())
-		if err != nil || (says == "") != (len(warnings) == 0) || says != "" && !strings.Contains(warnings[0].String(), says) {
-			t.Errorf("%s: %v, %v, want %q", headers, warnings, err, says)
+		e, err := d.ReadCurrent(t.Context())
+		if err == nil {
+			e.ElectionNumber++
+			_, err = d.WriteEntry(t.Context(), e)
+		}
+		return err
+	}
+	t.Setenv("AZURE_STORAGE_KEY", stores.AzuriteKey)
+	if err := try(); err != nil {
+		t.Errorf("with the key: %v", err)
+	}
+	t.Setenv("AZURE_STORAGE_KEY", "not base64!")
+	if err := try(); err == nil || strings.Contains(err.Error(), "not base64!") {
+		t.Errorf("with a wrong key: %v", err)
+	}
+	t.Setenv("AZURE_STORAGE_KEY", "")
+	t.Setenv("AZURE_STORAGE_SAS_TOKEN", signature(t, server, false))
+	if err := try(); err != nil {
+		t.Errorf("with a signature: %v", err)
+	}
+	t.Setenv("AZURE_STORAGE_SAS_TOKEN", signature(t, server, true))
+	if err := try(); err == nil {
+		t.Error("with an expired signature: no error")
+	}
+	t.Setenv("AZURE_STORAGE_SAS_TOKEN", "")
+	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", "AccountName="+stores.AzuriteAccount+";AccountKey="+stores.AzuriteKey+";BlobEndpoint="+server)
+	if err := try(); err == nil || !strings.Contains(err.Error(), "endpoint") {
+		t.Errorf("with two endpoints: %v", err)
+	}
+	u.RawQuery = ""
+	if err := try(); err != nil {
+		t.Errorf("with a connection string: %v", err)
+	}
+	u.Host = "another"
+	if err := try(); err == nil || !strings.Contains(err.Error(), `"another"`) {
+		t.Errorf("with another account's: %v", err)
+	}
+	for _, wrong := range []string{"secret", "AccountName=a;AccountKey=secret!", ";", "UseDevelopmentStorage=true", "BlobEndpoint=https://b.blob.core.windows.net/;SharedAccessSignature=sig=secret"} {
+		t.Setenv("AZURE_STORAGE_CONNECTION_STRING", wrong)
+		if err := try(); !errors.Is(err, leaderelection.ErrPermanent) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("with %q: %v", wrong, err)
 		}
 	}
+}
+
+// One blob elects the leader of a batch job.
+func Example() {
+	credential, err := azidentity.NewDefaultAzureCredential(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := sdk.NewClient("https://account.blob.core.windows.net/", credential, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	config := leaderelection.Config{Decider: azblob.NewDecider(client, "elections", "nightly", nil), LeaderID: "worker-1"}
+	log.Print(config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
+}
+
+// A URL names the election. Opening it asks nothing of the store yet.
+func ExampleOpen() {
+	u, err := url.Parse("azblob://account/elections/nightly?native_lease=30s&companion=nightly/report&create=true")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err = azblob.Open(context.Background(), u); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("ready")
+
+	u.RawQuery = "native_leese=30s"
+	_, err = azblob.Open(context.Background(), u)
+	fmt.Println(err)
+	// Output:
+	// ready
+	// leaderelection/azblob: opening azblob://account/elections/nightly?native_leese=xxxxx: there is no parameter "native_leese"; there are companion, content_type, create, create_companions, encryption_scope, endpoint, metadata, native_lease: leaderelection: no retry can help
 }

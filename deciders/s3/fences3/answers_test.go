@@ -189,7 +189,8 @@ func TestLookHasTheCallersRequest(t *testing.T) {
 	}
 }
 
-// Only a refused condition is tried again; and an ETag without quotes proves a write as one with.
+// Only a refused condition is tried again, and not for ever; an ETag without quotes proves a write as one
+// with.
 func TestWhatIsTriedAgain(t *testing.T) {
 	for _, c := range []struct {
 		status int
@@ -211,6 +212,12 @@ func TestWhatIsTriedAgain(t *testing.T) {
 		if again := len(client.puts) == 2; again != c.again || (err == nil) != c.again || len(client.looks) != 2 {
 			t.Errorf("%s: written %d times, after %d looks: %v", c.code, len(client.puts), len(client.looks), err)
 		}
+	}
+	client := &scripted{heads: []s3.HeadObjectOutput{nobody}, put: func(int, *s3.PutObjectInput) (string, error) {
+		return "", answered(http.StatusConflict, "ConditionalRequestConflict")
+	}}
+	if err := client.write(s3.PutObjectInput{}, nil); err == nil || !strings.Contains(err.Error(), "ConditionalRequestConflict") || errors.Is(err, fence.ErrStale) {
+		t.Errorf("refused for ever: %v", err)
 	}
 }
 

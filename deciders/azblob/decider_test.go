@@ -1,13 +1,10 @@
 package azblob_test
 
 import (
-	"context"
 	"crypto/md5"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -19,7 +16,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	sdk "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"go.uber.org/goleak"
 
@@ -56,63 +52,6 @@ func TestProcesses(t *testing.T) {
 				Env:      []string{"AZURE_STORAGE_KEY=" + stores.AzuriteKey},
 			})
 		})
-	}
-}
-
-// Whoever is told by its environment to use a key or a signature does.
-func TestOpenCredentials(t *testing.T) {
-	server := azurite(t)
-	u, err := url.Parse("azblob://" + stores.AzuriteAccount + "/" + containerName + "/one?endpoint=" + server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	try := func() error {
-		d, err := azblob.Open(t.Context(), u)
-		if err != nil {
-			return err
-		}
-		e, err := d.ReadCurrent(t.Context())
-		if err == nil {
-			e.ElectionNumber++
-			_, err = d.WriteEntry(t.Context(), e)
-		}
-		return err
-	}
-	t.Setenv("AZURE_STORAGE_KEY", stores.AzuriteKey)
-	if err := try(); err != nil {
-		t.Errorf("with the key: %v", err)
-	}
-	t.Setenv("AZURE_STORAGE_KEY", "not base64!")
-	if err := try(); err == nil || strings.Contains(err.Error(), "not base64!") {
-		t.Errorf("with a wrong key: %v", err)
-	}
-	t.Setenv("AZURE_STORAGE_KEY", "")
-	t.Setenv("AZURE_STORAGE_SAS_TOKEN", signature(t, server, false))
-	if err := try(); err != nil {
-		t.Errorf("with a signature: %v", err)
-	}
-	t.Setenv("AZURE_STORAGE_SAS_TOKEN", signature(t, server, true))
-	if err := try(); err == nil {
-		t.Error("with an expired signature: no error")
-	}
-	t.Setenv("AZURE_STORAGE_SAS_TOKEN", "")
-	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", "AccountName="+stores.AzuriteAccount+";AccountKey="+stores.AzuriteKey+";BlobEndpoint="+server)
-	if err := try(); err == nil || !strings.Contains(err.Error(), "endpoint") {
-		t.Errorf("with two endpoints: %v", err)
-	}
-	u.RawQuery = ""
-	if err := try(); err != nil {
-		t.Errorf("with a connection string: %v", err)
-	}
-	u.Host = "another"
-	if err := try(); err == nil || !strings.Contains(err.Error(), `"another"`) {
-		t.Errorf("with another account's: %v", err)
-	}
-	for _, wrong := range []string{"secret", "AccountName=a;AccountKey=secret!", ";", "UseDevelopmentStorage=true", "BlobEndpoint=https://b.blob.core.windows.net/;SharedAccessSignature=sig=secret"} {
-		t.Setenv("AZURE_STORAGE_CONNECTION_STRING", wrong)
-		if err := try(); !errors.Is(err, leaderelection.ErrPermanent) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("with %q: %v", wrong, err)
-		}
 	}
 }
 
@@ -161,6 +100,59 @@ func TestConformance(t *testing.T) {
 			}, nil)
 		})
 	}
+}
+
+// over returns the real client, with its default retries, over c.
+func over(t testing.TB, c *http.Client) *sdk.Client {
+	t.Helper()
+	client, err := sdk.NewClientWithNoCredential("http://in-process/account", &sdk.ClientOptions{ClientOptions: policy.ClientOptions{Transport: c}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// inProcess returns a client of a server in process.
+func inProcess(t testing.TB, h http.Handler, fault func(*http.Request) httpfault.Fault) *sdk.Client {
+	return over(t, &http.Client{Transport: &httpfault.Transport{Handler: h, Fault: fault}})
+}
+
+func TestFakeIsLikeTheService(t *testing.T) {
+	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
+		server := newFake()
+		return func() leaderelection.RaceDecider {
+			return azblob.NewDecider(inProcess(t, server, nil), containerName, "one", nil)
+		}
+	}, nil)
+}
+
+// overHTTP is the real client over an imitation.
+func overHTTP(t *testing.T, opts *azblob.Options) overhttp.Store {
+	return overhttp.Store{
+		Serve: func() http.Handler { return newFake() },
+		Decider: func(c *http.Client) leaderelection.RaceDecider {
+			return azblob.NewDecider(over(t, c), containerName, "one", own(opts))
+		},
+		Place:  "http://in-process/account/elections/one",
+		Writes: func(r *http.Request) bool { return r.Method == http.MethodPut },
+		Busy: map[string]httpfault.Fault{
+			"ServerBusy":        refusal(http.StatusServiceUnavailable, "ServerBusy"),
+			"InternalError":     refusal(http.StatusInternalServerError, "InternalError"),
+			"OperationTimedOut": refusal(http.StatusInternalServerError, "OperationTimedOut"),
+			"TooManyRequests":   refusal(http.StatusTooManyRequests, "TooManyRequests"),
+			"BeingDeleted":      refusal(http.StatusConflict, "ContainerBeingDeleted"),
+		},
+		Blind: map[string]string{"OldAnswerNewestETag": "nothing in an answer binds the ETag to the rest: see the package's documentation"},
+	}
+}
+
+func TestElections(t *testing.T) { overhttp.Elections(t, overHTTP(t, nil)) }
+
+// Whole elections by seed, with faults on HTTP.
+func TestSeeds(t *testing.T) { overhttp.Seeds(t, overHTTP(t, nil), 50) }
+
+func TestSeedsWithNativeLease(t *testing.T) {
+	overhttp.Seeds(t, overHTTP(t, &azblob.Options{Leases: azlease.New(nil)}), 50)
 }
 
 func TestDisbelieves(t *testing.T) {
@@ -228,59 +220,6 @@ func TestAbandonedConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	feedtest.Abandons(t, d, relay.Swallow)
-}
-
-// over returns the real client, with its default retries, over c.
-func over(t testing.TB, c *http.Client) *sdk.Client {
-	t.Helper()
-	client, err := sdk.NewClientWithNoCredential("http://in-process/account", &sdk.ClientOptions{ClientOptions: policy.ClientOptions{Transport: c}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
-// inProcess returns a client of a server in process.
-func inProcess(t testing.TB, h http.Handler, fault func(*http.Request) httpfault.Fault) *sdk.Client {
-	return over(t, &http.Client{Transport: &httpfault.Transport{Handler: h, Fault: fault}})
-}
-
-func TestFakeIsLikeTheService(t *testing.T) {
-	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
-		server := newFake()
-		return func() leaderelection.RaceDecider {
-			return azblob.NewDecider(inProcess(t, server, nil), containerName, "one", nil)
-		}
-	}, nil)
-}
-
-// overHTTP is the real client over an imitation.
-func overHTTP(t *testing.T, opts *azblob.Options) overhttp.Store {
-	return overhttp.Store{
-		Serve: func() http.Handler { return newFake() },
-		Decider: func(c *http.Client) leaderelection.RaceDecider {
-			return azblob.NewDecider(over(t, c), containerName, "one", own(opts))
-		},
-		Place:  "http://in-process/account/elections/one",
-		Writes: func(r *http.Request) bool { return r.Method == http.MethodPut },
-		Busy: map[string]httpfault.Fault{
-			"ServerBusy":        refusal(http.StatusServiceUnavailable, "ServerBusy"),
-			"InternalError":     refusal(http.StatusInternalServerError, "InternalError"),
-			"OperationTimedOut": refusal(http.StatusInternalServerError, "OperationTimedOut"),
-			"TooManyRequests":   refusal(http.StatusTooManyRequests, "TooManyRequests"),
-			"BeingDeleted":      refusal(http.StatusConflict, "ContainerBeingDeleted"),
-		},
-		Blind: map[string]string{"OldAnswerNewestETag": "nothing in an answer binds the ETag to the rest: see the package's documentation"},
-	}
-}
-
-func TestElections(t *testing.T) { overhttp.Elections(t, overHTTP(t, nil)) }
-
-// Whole elections by seed, with faults on HTTP.
-func TestSeeds(t *testing.T) { overhttp.Seeds(t, overHTTP(t, nil), 50) }
-
-func TestSeedsWithNativeLease(t *testing.T) {
-	overhttp.Seeds(t, overHTTP(t, &azblob.Options{Leases: azlease.New(nil)}), 50)
 }
 
 // fake is a blob service in process: the requests that the decider makes, and
@@ -466,39 +405,4 @@ func refusal(status int, code string) httpfault.Fault {
 		Header: http.Header{"Content-Type": {"application/xml"}, "X-Ms-Error-Code": {code}},
 		Body:   "\uFEFF<?xml version=\"1.0\" encoding=\"utf-8\"?><Error><Code>" + code + "</Code><Message>said the server</Message></Error>",
 	}
-}
-
-// One blob elects the leader of a batch job.
-func Example() {
-	credential, err := azidentity.NewDefaultAzureCredential(nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	client, err := sdk.NewClient("https://account.blob.core.windows.net/", credential, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	config := leaderelection.Config{Decider: azblob.NewDecider(client, "elections", "nightly", nil), LeaderID: "worker-1"}
-	log.Print(config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
-		return ctx.Err() // work, and ask view.ValueInFuture() before each act
-	}))
-}
-
-// A URL names the election. Opening it asks nothing of the store yet.
-func ExampleOpen() {
-	u, err := url.Parse("azblob://account/elections/nightly?native_lease=30s&companion=nightly/report&create=true")
-	if err != nil {
-		log.Fatal(err)
-	}
-	if _, err = azblob.Open(context.Background(), u); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("ready")
-
-	u.RawQuery = "native_leese=30s"
-	_, err = azblob.Open(context.Background(), u)
-	fmt.Println(err)
-	// Output:
-	// ready
-	// leaderelection/azblob: opening azblob://account/elections/nightly?native_leese=xxxxx: there is no parameter "native_leese"; there are companion, content_type, create, create_companions, encryption_scope, endpoint, metadata, native_lease: leaderelection: no retry can help
 }

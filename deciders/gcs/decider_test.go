@@ -1,7 +1,6 @@
 package gcs_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -10,8 +9,6 @@ import (
 	"hash/crc32"
 	"io"
 	"log"
-	"mime"
-	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -74,49 +71,6 @@ func TestConformance(t *testing.T) {
 	}, nil)
 }
 
-// receive starts a server that takes in one write, and returns its URL.
-func receive(t testing.TB, body, query *string) string {
-	t.Helper()
-	s := httptest.NewServer(once(func(w http.ResponseWriter, r *http.Request) {
-		b, _ := io.ReadAll(r.Body)
-		*body, *query = string(b), r.URL.RawQuery
-		_, _ = io.WriteString(w, inserted(r, b))
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
-}
-
-// once has a request of each three answered, and refuses the two that a decider makes after it to
-// see that conditions are honored.
-func once(answer http.HandlerFunc) http.Handler {
-	var n atomic.Int32
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if n.Add(1)%3 == 1 {
-			answer(w, r)
-			return
-		}
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusPreconditionFailed)
-		_, _ = io.WriteString(w, jsonError("conditionNotMet"))
-	})
-}
-
-// inserted is how the service describes the object that a request with this body made.
-func inserted(r *http.Request, body []byte) string {
-	_, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	parts := multipart.NewReader(bytes.NewReader(body), params["boundary"])
-	var content []byte
-	for {
-		part, err := parts.NextPart()
-		if err != nil {
-			break
-		}
-		content, _ = io.ReadAll(part) // the last part
-	}
-	return fmt.Sprintf(`{"kind":"storage#object","bucket":"elections","name":"one","generation":"2","updated":"2026-11-21T11:24:05.123Z","size":"%d","crc32c":"%s"}`, len(content), sum(content))
-}
-
 // sum is a checksum in the form of the service.
 func sum(content []byte) string {
 	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, crc32.Checksum(content, crc32.MakeTable(crc32.Castagnoli))))
@@ -160,10 +114,7 @@ func TestCommitTS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := d.ReadCurrent(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := feedtest.Read(t, d)
 	if w, r := written.CommitTS(), e.Token.CommitTS(); !w.Truncate(time.Second).Equal(r) || time.Since(w).Abs() > time.Minute {
 		t.Errorf("written at %v, and read as of %v", w, r)
 	}
@@ -240,15 +191,7 @@ func TestEndpointProvesItself(t *testing.T) {
 			}}
 			front := httptest.NewServer(proxy)
 			defer front.Close()
-			u, err := url.Parse(fmt.Sprintf("gs://%s/%s?anonymous=true&endpoint=%s", bucket, name, front.URL))
-			if err != nil {
-				t.Fatal(err)
-			}
-			d, err := gcs.Open(t.Context(), u)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer d.Close()
+			d := feedtest.Opened(t, gcs.Open, fmt.Sprintf("gs://%s/%s?anonymous=true&endpoint=%s", bucket, name, front.URL))
 			token, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i"})
 			if name != "Sound" {
 				feedtest.Permanent(t, err, "no notice of conditions")

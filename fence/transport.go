@@ -9,116 +9,83 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/internal/route/viewctx"
 )
 
-// refusedHeader tells the writer that a refusal is the fence's, and which.
-const refusedHeader = "Fencing-Refused"
+// Header is the HTTP header that carries a token.
+const Header = "Fencing-Token"
 
-// RequireOptions are the settings of [Require]. The zero value is right for most.
-type RequireOptions struct {
-	// Reads says that requests with a safe method (GET, HEAD, OPTIONS, TRACE) need a token as
-	// well. If it is false they pass without a token, and a token that they have is judged.
-	// The tokens of safe requests are not remembered.
-	Reads bool
+// ErrNoGate means that a request was not sent, because its ctx belongs to no leadership.
+var ErrNoGate = errors.New("fence: not sent: the request's ctx has no Gate: use fence.WithGate")
+
+// Gate is the right to write of one leadership. Make it once, when the leadership begins, from
+// the view that OnElected gets. Do not take the View from a Campaign when something is sent:
+// work left over from an earlier leadership must not pass with the token of a later one.
+type Gate struct {
+	// View is the leadership's view, as OnElected gets it.
+	View View
+	// Election names the election, as for the resource's Guard. A Gate without it makes no token.
+	Election string
 }
 
-// refusals are the answers to a writer, by error.
-var refusals = []struct {
-	err    error
-	status int
-	word   string
-}{
-	{ErrStale, http.StatusConflict, "stale"},
-	{ErrNoToken, http.StatusPreconditionRequired, "missing"},
-	{ErrMalformed, http.StatusBadRequest, "malformed"},
-	{ErrOtherElection, http.StatusBadRequest, "election"},
+// View says until when a leadership lasts, and which it is: a *leaderelection.TimeView. Its methods
+// may be called by several goroutines at once. The owner of a shard gets its Gate from shard.Owned.
+type View interface {
+	ValueInFuture() bool
+	Get() time.Time
+	Clock() clocks.Clock
+	ElectionNumber() leaderelection.ElectionNumber
 }
 
-// Require returns a middleware that lets only requests with an admitted token through. Put it in
-// front of the handlers of a resource. It answers:
-//
-//   - 409 if the token is stale;
-//   - 428 if it is missing;
-//   - 400 if it is malformed, if there are several, or if it is another election's;
-//   - 503 if c cannot decide.
-//
-// Handlers get the token from TokenFrom, for the condition of their own writes.
-//
-// A token does not prove who has sent it: put authentication in front of Require. See the
-// package's documentation.
-func Require(c Checker, opts *RequireOptions) func(http.Handler) http.Handler {
-	var o RequireOptions
-	if opts != nil {
-		o = *opts
+// Token returns the leadership's token. Once the view has ended it returns an error that wraps
+// leaderelection.ErrNotLeading. If the Gate has no View, it returns ErrNoGate. If it has no Election,
+// the error wraps ErrMalformed.
+func (g Gate) Token() (Token, error) {
+	if g.View == nil {
+		return Token{}, ErrNoGate
 	}
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			values := r.Header[Header]
-			judge := c.Check
-			if safe(r.Method) {
-				if !o.Reads && len(values) == 0 {
-					next.ServeHTTP(w, r)
-					return
-				}
-				judge = c.Peek
-			}
-			t, err := parseOne(values)
-			if err == nil {
-				err = judge(r.Context(), t)
-			}
-			if err != nil {
-				refuse(w, err)
-				return
-			}
-			next.ServeHTTP(w, r.WithContext(WithToken(r.Context(), t)))
-		})
+	t := Token{Election: g.Election, Number: g.View.ElectionNumber()}
+	if !g.View.ValueInFuture() {
+		return Token{}, fmt.Errorf("fence: not sent: %w (token %d of %q)", leaderelection.ErrNotLeading, t.Number, t.Election)
 	}
+	if err := t.Check(t.Election); err != nil {
+		return Token{}, fmt.Errorf("fence: not sent: the Gate's View and Election make no token: %w", err)
+	}
+	return t, nil
 }
 
-func safe(method string) bool {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		return true
-	}
-	return false
+type (
+	gateKey  struct{}
+	tokenKey struct{}
+)
+
+// WithGate returns a ctx whose requests belong to the leadership of g. A [Transport] sends them
+// with its token.
+func WithGate(ctx context.Context, g Gate) context.Context {
+	return context.WithValue(ctx, gateKey{}, g)
 }
 
-// parseOne reads the token from the values of a header: there must be one value.
-func parseOne(values []string) (Token, error) {
-	switch len(values) {
-	case 0:
-		return Token{}, ErrNoToken
-	case 1:
-		return ParseToken(values[0])
-	}
-	return Token{}, fmt.Errorf("%w: there are %d", ErrMalformed, len(values))
+// GateFrom returns the Gate that WithGate put into ctx, or a Gate that lets nothing pass.
+func GateFrom(ctx context.Context) Gate {
+	g, _ := ctx.Value(gateKey{}).(Gate)
+	return g
 }
 
-func refuse(w http.ResponseWriter, err error) {
-	for _, r := range refusals {
-		if errors.Is(err, r.err) {
-			w.Header().Set(refusedHeader, r.word)
-			http.Error(w, err.Error(), r.status)
-			return
-		}
-	}
-	// The client must not see err: it may have details of the store.
-	http.Error(w, "fence: the token cannot be judged now", http.StatusServiceUnavailable)
+// WithToken returns a ctx for the handling of a request that came with t. The middleware and the
+// interceptors of this library call it.
+func WithToken(ctx context.Context, t Token) context.Context {
+	return context.WithValue(ctx, tokenKey{}, t)
 }
 
-// Refused returns why [Require] has refused the token of a request: ErrStale, ErrNoToken,
-// ErrMalformed or ErrOtherElection. Call it with the response to the request. For any other
-// response it returns nil, even for the application's own 409, and for nil.
-func Refused(res *http.Response) error {
-	for _, r := range refusals {
-		if res != nil && res.StatusCode == r.status && res.Header.Get(refusedHeader) == r.word {
-			return r.err
-		}
-	}
-	return nil
+// TokenFrom returns the token that a request came with. Use it as the condition of the writes that
+// a handler makes for that request.
+func TokenFrom(ctx context.Context) (Token, bool) {
+	t, ok := ctx.Value(tokenKey{}).(Token)
+	return t, ok
 }
 
 // Transport is an http.RoundTripper that adds the token of a leadership to each request. Use it in

@@ -149,6 +149,7 @@ func TestVerify(t *testing.T) {
 		"the fence expires":      {saying{table("", "S"), life("fence"), refused}, "time to live"},
 		"global":                 {saying{table(replica, "S"), `{}`, refused}, "global table"},
 		"global, and eventual":   {saying{table(replica+`,"MultiRegionConsistency":"EVENTUAL"`, "S"), `{}`, refused}, "global table"},
+		"global, of 2017":        {saying{table(`,"GlobalTableVersion":"2017.11.29"`, "S"), `{}`, refused}, "global table"},
 		"global, and strong":     {saying{table(replica+`,"MultiRegionConsistency":"STRONG"`, "S"), `{}`, refused}, ""},
 		"deaf to conditions":     {saying{table("", "S"), `{}`, `{}`}, "takes no notice of conditions"},
 		"it does not say":        {saying{table("", "S"), `{}`, unknown}, "UnknownOperation"},

@@ -5,6 +5,7 @@ package s3_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"net/http"
 	"net/url"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"go.uber.org/goleak"
@@ -156,46 +158,6 @@ func verifies(t *testing.T, endpoint string) {
 	}
 }
 
-func TestDisbelieves(t *testing.T) {
-	s := overHTTP(t)
-	overhttp.Disbelieves(t, s, &httpfault.Transport{Handler: s.Serve()})
-}
-
-func TestNobodyLeads(t *testing.T) { overhttp.NobodyLeads(t, overHTTP(t)) }
-
-// A server that takes no notice of If-Match, or of If-None-Match, is found out before
-// anybody leads, and without being asked for it (verify=true).
-func TestDeafNobodyLeads(t *testing.T) {
-	overhttp.DeafNobodyLeads(t, overHTTP(t), map[string]func(*http.Request){
-		"IfMatch":     func(r *http.Request) { r.Header.Del("If-Match") },
-		"IfNoneMatch": func(r *http.Request) { r.Header.Del("If-None-Match") },
-		"Both":        func(r *http.Request) { r.Header.Del("If-Match"); r.Header.Del("If-None-Match") },
-	})
-}
-
-// The client that Open makes leaves a connection that has died without a word, though the server
-// speaks HTTP/2.
-func TestAbandonedConnection(t *testing.T) {
-	stores.AWSAlone(t, "root", "root-secret")
-	server := fakes3.Serve(t)
-	bucket, err := http.NewRequestWithContext(t.Context(), http.MethodPut, server+"/elections", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := http.DefaultClient.Do(bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made.Body.Close()
-	http.DefaultClient.CloseIdleConnections()
-	relay := stores.NewRelay(t, stores.HTTP2Before(t, server))
-	d, err := open(t, "s3://elections/one?region=us-east-1&path_style=true&endpoint="+url.QueryEscape("https://"+relay.Addr))
-	if err != nil {
-		t.Fatal(err)
-	}
-	feedtest.Abandons(t, d, relay.Swallow)
-}
-
 // refusal is an answer of S3 itself.
 func refusal(status int, code string) httpfault.Fault {
 	return httpfault.Fault{
@@ -249,4 +211,75 @@ func createBucket(t testing.TB, h http.Handler, name string) {
 	if _, err := reach(t, h).CreateBucket(ctx, &awss3.CreateBucketInput{Bucket: &name}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestDisbelieves(t *testing.T) {
+	s := overHTTP(t)
+	overhttp.Disbelieves(t, s, &httpfault.Transport{Handler: s.Serve()})
+}
+
+func TestNobodyLeads(t *testing.T) { overhttp.NobodyLeads(t, overHTTP(t)) }
+
+// A server that takes no notice of If-Match, or of If-None-Match, is found out before
+// anybody leads, and without being asked for it (verify=true).
+func TestDeafNobodyLeads(t *testing.T) {
+	overhttp.DeafNobodyLeads(t, overHTTP(t), map[string]func(*http.Request){
+		"IfMatch":     func(r *http.Request) { r.Header.Del("If-Match") },
+		"IfNoneMatch": func(r *http.Request) { r.Header.Del("If-None-Match") },
+		"Both":        func(r *http.Request) { r.Header.Del("If-Match"); r.Header.Del("If-None-Match") },
+	})
+}
+
+// The client that Open makes leaves a connection that has died without a word, though the server
+// speaks HTTP/2.
+func TestAbandonedConnection(t *testing.T) {
+	stores.AWSAlone(t, "root", "root-secret")
+	server := fakes3.Serve(t)
+	bucket, err := http.NewRequestWithContext(t.Context(), http.MethodPut, server+"/elections", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := http.DefaultClient.Do(bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	relay := stores.NewRelay(t, stores.HTTP2Before(t, server))
+	d, err := open(t, "s3://elections/one?region=us-east-1&path_style=true&endpoint="+url.QueryEscape("https://"+relay.Addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	feedtest.Abandons(t, d, relay.Swallow)
+}
+
+// The Example of package memory is a whole election.
+func ExampleNewDecider() {
+	ctx := context.Background()
+	cfg, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	decider := s3.NewDecider(awss3.NewFromConfig(cfg), "elections", "reports/nightly", nil) // see VerifyConditionalWrites
+	candidate := leaderelection.Config{Decider: decider, LeaderID: "web-1"}
+	log.Print(candidate.Run(ctx, func(ctx context.Context, view *leaderelection.TimeView) error {
+		return ctx.Err() // work, and ask view.ValueInFuture() before each act
+	}))
+}
+
+// A bucket whose policy demands a tag of each object that is written.
+func ExampleClient() {
+	cfg, err := config.LoadDefaultConfig(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(s3.NewDecider(tagged{awss3.NewFromConfig(cfg)}, "elections", "reports/nightly", nil))
+}
+
+// tagged is a client that tags what it writes.
+type tagged struct{ *awss3.Client }
+
+func (c tagged) PutObject(ctx context.Context, in *awss3.PutObjectInput, opts ...func(*awss3.Options)) (*awss3.PutObjectOutput, error) {
+	in.Tagging = aws.String("cost-center=42")
+	return c.Client.PutObject(ctx, in, opts...)
 }

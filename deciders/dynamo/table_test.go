@@ -1,0 +1,174 @@
+//go:build go1.25
+
+package dynamo_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/decidertest"
+	"github.com/c8e606e4/leaderelection/deciders/dynamo"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
+)
+
+// A table takes longer to be created than one call may take: the calls meanwhile
+// fail with errors that pass, and one table is created.
+func TestTableIsCreated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newFake("key")
+		server.making = 9 * time.Second
+		var mu sync.Mutex
+		var elected []time.Duration
+		began := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for _, id := range []string{"a", "b"} {
+			c := leaderelection.Config{
+				Decider:  dynamo.NewDecider(reach(t, server), "new-elections", "one", &dynamo.Options{SortKey: "sort", CreateTable: true}),
+				LeaderID: id, MaxClockSkew: time.Second,
+				OnElected: func(ctx context.Context, _ *leaderelection.TimeView) {
+					mu.Lock()
+					elected = append(elected, time.Since(began))
+					mu.Unlock()
+					<-ctx.Done()
+				},
+			}
+			wg.Go(func() {
+				if err := c.Acquire(ctx); !errors.Is(err, context.Canceled) {
+					t.Errorf("%s: %v", id, err)
+				}
+			})
+		}
+		time.Sleep(time.Minute)
+		mu.Lock()
+		if len(elected) != 1 || elected[0] < server.making || elected[0] > server.making+10*time.Second {
+			t.Errorf("elected after %v, the table was there after %v", elected, server.making)
+		}
+		mu.Unlock()
+		cancel()
+		wg.Wait()
+		if keys := server.tables["new-elections"].keys; strings.Join(keys, " ") != "key sort" {
+			t.Errorf("keys %v", keys)
+		}
+	})
+}
+
+// Without the permission to create tables, that is what is said.
+func TestTableCannotBeCreated(t *testing.T) {
+	server := newFake("key")
+	tr := &httpfault.Transport{Handler: server, Fault: func(r *http.Request) httpfault.Fault {
+		if strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".CreateTable") {
+			return refusal(http.StatusBadRequest, "AccessDeniedException")
+		}
+		return httpfault.Fault{}
+	}}
+	feedtest.Refuses(t, dynamo.NewDecider(inProcess(t, &http.Client{Transport: tr}), "new-elections", "one", &dynamo.Options{CreateTable: true}), "creating the table", "permission")
+}
+
+// A global table is fit only if its regions are strongly consistent; doctor hears of it, too.
+func TestGlobalTables(t *testing.T) {
+	for more, fit := range map[string]bool{
+		``: true,
+		`,"Replicas":[{"RegionName":"eu-west-1"}],"GlobalTableVersion":"2019.11.21","MultiRegionConsistency":"STRONG"`:   true,
+		`,"Replicas":[{"RegionName":"eu-west-1"}],"GlobalTableVersion":"2019.11.21","MultiRegionConsistency":"EVENTUAL"`: false,
+		`,"Replicas":[{"RegionName":"eu-west-1"}]`: false,
+		`,"GlobalTableVersion":"2017.11.29"`:       false, // whose DescribeTable lists no replicas
+	} {
+		body := `{"Table":{"TableName":"elections","TableStatus":"ACTIVE",
+			"KeySchema":[{"AttributeName":"key","KeyType":"HASH"}],"AttributeDefinitions":[{"AttributeName":"key","AttributeType":"S"}]` + more + `}}`
+		d := answering(t, httpfault.Fault{Status: 200, Header: proof([]byte(body)), Body: body})
+		err := d.VerifyTable(t.Context())
+		if fit != (err == nil) || !fit && (!errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "global table")) {
+			t.Errorf("%q: VerifyTable = %v", more, err)
+		}
+		warnings, err := d.Durability(t.Context())
+		if err != nil || fit != (len(warnings) == 0) || !fit && !strings.Contains(warnings[0].String(), "another region leads as well") {
+			t.Errorf("%q: Durability = %v, %v", more, warnings, err)
+		}
+	}
+	if _, err := answering(t, refusal(http.StatusBadRequest, "AccessDeniedException")).Durability(t.Context()); err == nil || !strings.Contains(err.Error(), "examining") {
+		t.Errorf("Durability without the permission: %v", err)
+	}
+}
+
+// replicate is what an eventually consistent global table does in time: it writes this region's
+// items over the other region's, without a condition.
+func (f *fake) replicate(to *fake) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	for name, table := range f.tables {
+		maps.Copy(to.tables[name].items, table.items)
+	}
+}
+
+// Two regions of such a table elect a leader each, and nothing in their answers shows it: that is
+// what Durability is for. When a region's item has been replaced its leader has lost the race.
+func TestRegionsElectALeaderEach(t *testing.T) {
+	here, there := newFake("key"), newFake("key")
+	a := dynamo.NewDecider(reach(t, here), "elections", "one", nil)
+	b := dynamo.NewDecider(reach(t, there), "elections", "one", nil)
+	mine, yours := first, first
+	mine.LeaderID, mine.Incarnation = "a", "a"
+	yours.LeaderID, yours.Incarnation = "b", "b"
+	token, err := a.WriteEntry(t.Context(), &mine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.WriteEntry(t.Context(), &yours); err != nil {
+		t.Fatal(err)
+	}
+	there.replicate(here) // the last writer wins
+	mine.Token = token
+	mine.Extension++
+	_, err = a.WriteEntry(t.Context(), &mine)
+	var lost *leaderelection.LostRaceError
+	if !errors.As(err, &lost) || lost.Current == nil || lost.Current.LeaderID != "b" {
+		t.Errorf("a's extension over b's record: %v", err)
+	}
+}
+
+// dax is a client of a DAX cluster, as of a table: what is set for one request of DynamoDB's own
+// client means nothing to it, and it answers reads from its cache unless they are strongly
+// consistent.
+type dax struct {
+	*dynamodb.Client
+	t testing.TB
+}
+
+func (d dax) Options() struct{} { return struct{}{} } // it has none of a *dynamodb.Client's
+
+func (d dax) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	if in.ConsistentRead == nil || !*in.ConsistentRead {
+		d.t.Error("a read that the cache answers")
+	}
+	return d.Client.GetItem(ctx, in)
+}
+
+func (d dax) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	in.ReturnValuesOnConditionCheckFailure = "" // which not every version of its client knows
+	return d.Client.UpdateItem(ctx, in)
+}
+
+// Through DAX an election is sound, since it passes on what is conditional or consistent: but
+// nothing then proves that DynamoDB answered.
+func TestThroughDAX(t *testing.T) {
+	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
+		h := &http.Client{Transport: &httpfault.Transport{Handler: newFake("key")}}
+		return func() leaderelection.RaceDecider {
+			return dynamo.NewDecider(dax{inProcess(t, h), t}, "elections", "one", nil)
+		}
+	}, nil)
+}

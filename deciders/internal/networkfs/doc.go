@@ -1,2 +1,0 @@
-// Package networkfs recognizes file systems of other machines, whose locks cannot be trusted.
-package networkfs
