@@ -2,6 +2,7 @@ package leaderelection
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -107,7 +108,7 @@ func (h history) play(t *testing.T) {
 	var record *RaceEntry // what a read shows
 	now, reads, writes, w := time.Duration(0), 0, 0, wish{lead: true}
 	clock := func() instant { return off(now, h.ahead) }
-	for i := 0; now < 3*time.Hour; {
+	for i := 0; now < 3*MaxTermLength; {
 		for ; i < len(h.learns) && h.learns[i].d <= now; i++ {
 			e, how := h.learns[i], wasRead
 			if e.pushed {
@@ -160,7 +161,7 @@ func (h history) play(t *testing.T) {
 		now = next
 	}
 	if h.want != never {
-		t.Errorf("it does not lead in hours, want %v", h.want)
+		t.Errorf("it does not lead in years, want %v", h.want)
 	}
 }
 
@@ -183,33 +184,39 @@ func isDead(incarnation string) func(*lease) {
 func TestLeaseRule3Claim(t *testing.T) {
 	const s, far = time.Second, 2 * time.Hour
 	playAll(t, map[string]history{
-		"a term":                      {learns: []learned{{d: 0, of: held(3, 0)}}, want: tT + tS, reads: 1},
-		"a clock behind":              {ahead: -tS, learns: []learned{{d: 0, of: held(3, 0)}}, want: tT + 2*tS},
-		"a clock ahead":               {ahead: tS, learns: []learned{{d: 0, of: held(3, 0)}}, want: tT},
-		"of another length":           {learns: []learned{{d: 0, of: held(3, 0, ofTerm(time.Minute), until(time.Minute))}}, want: time.Minute + tS},
-		"an extension":                {learns: []learned{{d: 0, of: held(3, 0)}, {d: 8 * s, of: held(3, 7*s, extended(1))}}, want: 7*s + tT + tS},
-		"a request is no extension":   {learns: []learned{{d: 0, of: held(3, 0)}, {d: 5 * s, of: asked(held(3, 0), "b")}}, want: tT + tS},
-		"a vacancy":                   {learns: []learned{{d: s, of: vacant(3)}}, want: s, reads: 0},
-		"nobody has led":              {learns: []learned{{d: s, of: &RaceEntry{}}}, want: s},
-		"reserved for another":        {learns: []learned{{d: 0, of: vacant(3, reserved("c", tT))}}, want: tT},
-		"for this one":                {learns: []learned{{d: s, of: vacant(3, reserved("a", tT))}}, want: s},
-		"for anybody":                 {learns: []learned{{d: s, of: vacant(3, reserved(AnySuccessor, tT))}}, want: s},
-		"reserved by a wrong clock":   {learns: []learned{{d: 0, of: vacant(3, reserved("c", 5*far))}}, want: tT + tD},
-		"a hold":                      {learns: []learned{{d: 0, of: held(3, 0, hold(time.Minute))}}, want: tT + time.Minute + tS},
-		"a hold has no patience":      {learns: []learned{{d: 0, of: held(3, 0, hold(time.Minute), until(far))}}, want: far + time.Minute + tS},
-		"a hold of one's own neither": {set: func(l *lease) { l.hold = time.Hour }, learns: []learned{{d: 0, of: held(3, 0, until(far))}}, want: far + tS},
-		"a vacancy on hold":           {learns: []learned{{d: 0, of: vacant(3, hold(time.Minute), until(0))}}, want: time.Minute + tS},
-		"by a wrong clock":            {learns: []learned{{d: 0, of: vacant(3, hold(time.Minute), until(far))}}, want: time.Minute + tD + time.Minute/15},
-		"the dead":                    {set: isDead("i3"), learns: []learned{{d: s, of: held(3, 0)}}, want: s},
-		"their hold":                  {set: isDead("i3"), learns: []learned{{d: 0, of: held(3, 0, hold(time.Minute))}}, want: tT + time.Minute + tS},
-		"the dead of another":         {set: isDead("i2"), learns: []learned{{d: 0, of: held(3, 0)}}, want: tT + tS},
-		"patience":                    {learns: []learned{{d: s, of: held(3, 0, until(far))}}, want: s + 2*tT, marked: true},
-		"patience of a wide skew":     {set: func(l *lease) { l.skew = 6 * s }, learns: []learned{{d: s, of: held(3, 0, until(far))}}, want: s + tT + 18*s, marked: true},
-		"not less than right clocks":  {set: func(l *lease) { l.skew = 6 * s }, learns: []learned{{d: 0, of: held(3, 0, until(tT+12*s))}}, want: tT + 18*s},
-		"patience, a sign of life":    {learns: []learned{{d: s, of: held(3, 0, until(far))}, {d: 8 * s, of: held(3, 7*s, until(far+7*s), extended(1))}}, want: 8*s + 2*tT, marked: true},
-		"patience, a request is none": {learns: []learned{{d: s, of: held(3, 0, until(far))}, {d: 8 * s, of: asked(held(3, 0, until(far)), "b")}}, want: s + 2*tT, marked: true},
-		"patience for one term":       {learns: []learned{{d: s, of: held(3, 0, until(far))}, {d: 8 * s, of: held(3, 7*s, extended(1))}}, want: 7*s + tT + tS},
-		"patience, of a longer term":  {learns: []learned{{d: 0, of: held(3, 0, ofTerm(4*tT), until(4*tT))}, {d: s, of: held(4, s, until(far))}}, want: s + 8*tT, marked: true},
+		"a term":                       {learns: []learned{{d: 0, of: held(3, 0)}}, want: tT + tS, reads: 1},
+		"a clock behind":               {ahead: -tS, learns: []learned{{d: 0, of: held(3, 0)}}, want: tT + 2*tS},
+		"a clock ahead":                {ahead: tS, learns: []learned{{d: 0, of: held(3, 0)}}, want: tT},
+		"by one's own id":              {learns: []learned{{d: 0, of: held(3, 0, func(r *RaceEntry) { r.LeaderID = "a" })}}, want: tT + tS},
+		"of another length":            {learns: []learned{{d: 0, of: held(3, 0, ofTerm(time.Minute), until(time.Minute))}}, want: time.Minute + tS},
+		"an extension":                 {learns: []learned{{d: 0, of: held(3, 0)}, {d: 8 * s, of: held(3, 7*s, extended(1))}}, want: 7*s + tT + tS},
+		"a request is no extension":    {learns: []learned{{d: 0, of: held(3, 0)}, {d: 5 * s, of: asked(held(3, 0), "b")}}, want: tT + tS},
+		"a vacancy":                    {learns: []learned{{d: s, of: vacant(3)}}, want: s, reads: 0},
+		"nobody has led":               {learns: []learned{{d: s, of: &RaceEntry{}}}, want: s},
+		"reserved for another":         {learns: []learned{{d: 0, of: vacant(3, reserved("c", tT))}}, want: tT},
+		"for this one":                 {learns: []learned{{d: s, of: vacant(3, reserved("a", tT))}}, want: s},
+		"for anybody":                  {learns: []learned{{d: s, of: vacant(3, reserved(AnySuccessor, tT))}}, want: s},
+		"reserved by a wrong clock":    {learns: []learned{{d: 0, of: vacant(3, reserved("c", 5*far))}}, want: tT + tD},
+		"a hold":                       {learns: []learned{{d: 0, of: held(3, 0, hold(time.Minute))}}, want: tT + time.Minute + tS},
+		"a hold has no patience":       {learns: []learned{{d: 0, of: held(3, 0, hold(time.Minute), until(far))}}, want: far + time.Minute + tS},
+		"a hold of one's own neither":  {set: func(l *lease) { l.hold = time.Hour }, learns: []learned{{d: 0, of: held(3, 0, until(far))}}, want: far + tS},
+		"a vacancy on hold":            {learns: []learned{{d: 0, of: vacant(3, hold(time.Minute), until(0))}}, want: time.Minute + tS},
+		"by a wrong clock":             {learns: []learned{{d: 0, of: vacant(3, hold(time.Minute), until(far))}}, want: time.Minute + tD + time.Minute/15},
+		"on hold for this one":         {learns: []learned{{d: 0, of: vacant(3, reserved("a", 0), hold(time.Minute))}}, want: time.Minute + tS},
+		"a hold that is negative":      {learns: []learned{{d: 0, of: held(3, 0, hold(-time.Hour))}}, want: tT + tS},
+		"a hold without an end":        {learns: []learned{{d: 0, of: vacant(3, hold(math.MaxInt64), until(0))}}, want: MaxTermLength + tS},
+		"a term without an end":        {learns: []learned{{d: 0, of: held(3, 0, ofTerm(math.MaxInt64), until(far))}}, want: far + tS},
+		"the dead":                     {set: isDead("i3"), learns: []learned{{d: s, of: held(3, 0)}}, want: s},
+		"their hold":                   {set: isDead("i3"), learns: []learned{{d: 0, of: held(3, 0, hold(time.Minute))}}, want: tT + time.Minute + tS},
+		"the dead, for a hold to come": {set: func(l *lease) { isDead("i3")(l); l.hold = time.Hour }, learns: []learned{{d: s, of: held(3, 0, until(far))}}, want: s},
+		"the dead of another":          {set: isDead("i2"), learns: []learned{{d: 0, of: held(3, 0)}}, want: tT + tS},
+		"patience":                     {learns: []learned{{d: s, of: held(3, 0, until(far))}}, want: s + 2*tT, marked: true},
+		"patience of a wide skew":      {set: func(l *lease) { l.skew = 6 * s }, learns: []learned{{d: s, of: held(3, 0, until(far))}}, want: s + tT + 18*s, marked: true},
+		"not less than right clocks":   {set: func(l *lease) { l.skew = 6 * s }, learns: []learned{{d: 0, of: held(3, 0, until(tT+12*s))}}, want: tT + 18*s},
+		"patience, a sign of life":     {learns: []learned{{d: s, of: held(3, 0, until(far))}, {d: 8 * s, of: held(3, 7*s, until(far+7*s), extended(1))}}, want: 8*s + 2*tT, marked: true},
+		"patience, a request is none":  {learns: []learned{{d: s, of: held(3, 0, until(far))}, {d: 8 * s, of: asked(held(3, 0, until(far)), "b")}}, want: s + 2*tT, marked: true},
+		"patience for one term":        {learns: []learned{{d: s, of: held(3, 0, until(far))}, {d: 8 * s, of: held(3, 7*s, extended(1))}}, want: 7*s + tT + tS},
+		"patience, of a longer term":   {learns: []learned{{d: 0, of: held(3, 0, ofTerm(4*tT), until(4*tT))}, {d: s, of: held(4, s, until(far))}}, want: s + 8*tT, marked: true},
 	})
 }
 
@@ -228,6 +235,10 @@ func TestLeaseRule4Measured(t *testing.T) {
 		"a vacancy on hold":          {set: measured, learns: []learned{{d: s, of: vacant(3, hold(tT))}}, want: s + tT + 2*tD, marked: true},
 		"a vacancy":                  {set: measured, learns: []learned{{d: s, of: vacant(3)}}, want: s, marked: true},
 		"an older state, later seen": {set: measured, learns: []learned{{d: 0, of: held(5, 0)}, {d: 10 * s, of: held(4, 0)}}, want: 10*s + 2*(tT+tD), marked: true},
+		"stale reads in between":     {set: measured, learns: []learned{{d: 0, of: held(3, 0, extended(1))}, {d: 5 * s, of: held(3, -7*s)}, {d: 6 * s, of: held(3, 0, extended(1))}}, want: tT + tD, marked: true},
+		"an older state, seen again": {set: measured, learns: []learned{{d: 0, of: held(3, 0, extended(2))}, {d: s, of: held(3, 0, extended(1))}, {d: 3 * s, of: held(3, s, extended(3))}, {d: 14 * s, of: held(3, 0, extended(1))}}, want: 14*s + 2*(tT+tD), marked: true},
+		"a hold of a tiny term":      {set: measured, learns: []learned{{d: 0, of: vacant(3, hold(time.Hour), ofTerm(1))}}, want: 2*time.Hour + tD, marked: true},
+		"without an end":             {set: measured, learns: []learned{{d: 0, of: vacant(3, hold(math.MaxInt64), ofTerm(1))}}, want: 2*MaxTermLength + tD, marked: true},
 		"mistrust":                   {set: mistrusts, learns: []learned{{d: s, of: held(3, -far)}}, want: s + tT + tD, marked: true},
 		"mistrust, a vacancy":        {set: mistrusts, learns: []learned{{d: s, of: vacant(3)}}, want: s + tT + tD, marked: true},
 		"mistrust, one's own":        {set: mistrusts, learns: []learned{{d: s, of: vacant(3, reserved("a", tT))}}, want: s + tT + tD, marked: true},
@@ -247,6 +258,7 @@ func TestLeaseRule5Acquire(t *testing.T) {
 		"the dead must be read":         {set: isDead("i3"), learns: []learned{{d: s, of: held(3, 0), pushed: true}}, want: s, reads: 1},
 		"a rumour that is read":         {learns: []learned{{d: 0, of: held(4, 0)}, {d: s, of: held(5, s), pushed: true}, {d: 2 * s, of: held(5, 2*s, by("other"), until(3*s))}}, want: 2*s + tT + tD},
 		"a rumour that is not":          {learns: []learned{{d: 0, of: held(4, 0)}, {d: s, of: held(5, s), pushed: true}, {d: 2 * s, of: held(4, 0)}}, want: s + tT + tS + tT + tD},
+		"a rumour by a wrong clock":     {learns: []learned{{d: 0, of: held(5, 0, until(time.Hour))}, {d: s, of: held(5, s, until(time.Hour), extended(1)), pushed: true}, {d: 2 * s, of: held(5, 0, until(time.Hour))}}, want: 2*s + 2*tT + tT + tD},
 		"a rumour of the same, told on": {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: held(5, s, by("other")), pushed: true}}, want: tT + tS},
 		"a newer term under an older":   {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: held(4, -tT)}, {d: 2 * s, of: held(5, 0)}}, want: tT + tS},
 	})
@@ -262,6 +274,7 @@ func TestLeaseRule6Quiet(t *testing.T) {
 		"from a vacancy":                  {learns: []learned{{d: 0, of: vacant(5, reserved("c", tT))}, {d: 2 * s, of: vacant(3)}}, want: tT + tT + tD},
 		"twice":                           {learns: []learned{{d: 0, of: held(5, -10*s)}, {d: 3 * s, of: held(4, 2*s)}, {d: 10 * s, of: vacant(3)}}, want: 10*s + tT + tD},
 		"and its number again":            {learns: []learned{{d: 0, of: held(5, 0), pushed: true}, {d: s, of: held(5, s, by("other"), until(3*s))}}, want: s + tT + tD},
+		"under a request":                 {learns: []learned{{d: 0, of: held(5, 0)}, {d: 7 * s, of: held(5, 7*s, extended(1)), pushed: true}, {d: 9 * s, of: asked(held(5, 0), "c")}}, want: 9*s + tT + tD},
 		"it is emptied":                   {learns: []learned{{d: s, of: vacant(0, emptied)}}, want: s + tT + tD},
 		"it is emptied again":             {learns: []learned{{d: s, of: vacant(0, by("x"), emptied)}, {d: 9 * s, of: vacant(0, by("y"), emptied)}}, want: 9*s + tT + tD},
 		"and on from there":               {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: vacant(3)}, {d: 10 * s, of: vacant(6)}}, want: 10*s + tT + tD},
@@ -323,6 +336,17 @@ func TestClaimsDisputed(t *testing.T) {
 		if l.learn(step.of, step.how, at(0), at(0)); l.disputed != step.disputed {
 			t.Errorf("step %d: disputed %t, want %t", i, l.disputed, step.disputed)
 		}
+	}
+}
+
+// A record is what it says: a request that is read takes the place of another of the same order, of which a feed has told. It
+// is no other term.
+func TestClaimsReplaced(t *testing.T) {
+	l := newLease(&policy{id: "a", term: tT, skew: tS})
+	l.learn(held(5, 0), wasRead, at(0), at(0))
+	l.learn(asked(held(5, 0), "undone"), wasPushed, at(1), at(1))
+	if news := l.learn(asked(held(5, 0), "landed"), wasRead, at(2), at(2)); !news || l.newest.of.Successor != "landed" || l.newest.seen != at(0).mono || l.quiet != 0 {
+		t.Errorf("news %t, %+v, quiet %v", news, l.newest, l.quiet)
 	}
 }
 

@@ -114,6 +114,18 @@ func TestLeaseRule1Term(t *testing.T) {
 			p.answers(lands(r), wasWritten, off(tT/2, -time.Hour), off(tT/2, -time.Hour))
 			p.liveUntil(tT - tS)
 		},
+		"nor by a later attempt": func(t *testing.T) {
+			p, won := elected(t)
+			lost := p.begins(at(tT/2), leads, OpExtend)
+			p.open(nil)
+			p.reads(won, at(tT/2+1))
+			now := off(tT/2+tS, -time.Hour)
+			r := p.begins(now, leads, OpExtend)
+			if p.answers(lands(r), wasWritten, now, now); !r.TermExpiry.Equal(lost.TermExpiry) {
+				t.Errorf("%+v after %+v", r, lost)
+			}
+			p.liveUntil(tT/2 + tT - tS)
+		},
 		"marked records differ by it": func(t *testing.T) {
 			p, won := elected(t, func(p *policy) { p.measured, p.checked = true, false })
 			w := wish{lead: true, keep: true, extend: tS / 4}
@@ -159,7 +171,7 @@ func TestLeaseRule2View(t *testing.T) {
 		},
 		"by either clock": func(t *testing.T) {
 			p, _ := elected(t)
-			if v := p.lead.view; v.live(off(tT-tS, -time.Hour)) || v.live(off(1, tT)) || !v.live(off(1, tT-tS-2)) {
+			if v := p.lead.view; v.live(off(tT-tS, -time.Hour)) || v.live(off(1, tT-tS-1)) || !v.live(off(1, tT-tS-2)) {
 				t.Error("a clock that was set back lengthens it, or one that was set forward does not end it")
 			}
 		},
@@ -224,8 +236,20 @@ func TestLeaseRule2View(t *testing.T) {
 			p.look(off(2*tS, 3*time.Second)) // set back by more than the allowance
 			p.endedBy(ErrExpired)
 		},
+		"measured: a suspend while the acquisition is out, though the clock is set back later": func(t *testing.T) {
+			p := newPlay(t, func(p *policy) { p.measured, p.checked = true, false })
+			p.reads(vacant(3), at(0))
+			won := p.begins(at(0), leads, OpAcquire)
+			p.look(off(tS, 5*time.Second))
+			if p.answers(lands(won), wasWritten, at(0), off(2*tS, tS/2)); p.lead != nil {
+				t.Errorf("it leads by %+v", p.lead.view)
+			}
+		},
 		"measured: a set-back within the allowance brings it forward": func(t *testing.T) {
 			p, _ := elected(t, func(p *policy) { p.measured, p.checked = true, false })
+			if v := p.lead.view; !v.live(off(1, -tD)) || v.live(off(1, -tD-1)) {
+				t.Error("set back by more than the allowance, it must not go on, even if nobody has looked")
+			}
 			for i := range 3 {
 				p.look(off(time.Duration(i), -time.Duration(i)*900*time.Millisecond))
 			}
@@ -269,6 +293,17 @@ func TestLeaseRule5AcquisitionWrites(t *testing.T) {
 					t.Errorf("%v: number %d, want %d", wall, r.ElectionNumber, want)
 				}
 			}
+		},
+		"a read counts from when it began": func(t *testing.T) {
+			p := newPlay(t)
+			p.learn(held(3, 0), wasRead, at(tT), at(tT+2*tS))
+			p.due(at(tT+2*tS), leads, OpRead)
+		},
+		"and a measured wait from its answer": func(t *testing.T) {
+			p := newPlay(t, func(p *policy) { p.measured, p.checked = true, false })
+			p.learn(held(3, 0), wasRead, at(0), at(3*tS))
+			p.due(at(3*tS+tT+tD-1), leads, "")
+			p.due(at(3*tS+tT+tD), leads, OpRead)
 		},
 		"none while work runs": func(t *testing.T) {
 			p := newPlay(t)
@@ -328,6 +363,20 @@ func TestLeaseRule6QuietOfARobber(t *testing.T) {
 		"its answer, after the clock was set right": func(t *testing.T) {
 			p, r := rob(t, held(3, 0))
 			p.answers(lands(r, s+1), wasWritten, off(s, ahead), at(2*s))
+			kept(t, p)
+		},
+		"its answer, of which a feed has told": func(t *testing.T) {
+			p, r := rob(t, held(3, 0))
+			p.answers(lands(r), wasPushed, off(s, ahead), off(s, ahead))
+			p.answers(lands(r, s+1), wasWritten, off(s, ahead), off(s, ahead))
+			kept(t, p)
+		},
+		"a read of a request on it does": func(t *testing.T) {
+			p, r := rob(t, held(3, 0))
+			p.open(nil)
+			request := asked(lands(r), "c")
+			request.Token = version{"request", zero.Add(2*s + 1)}
+			p.reads(request, off(2*s, ahead))
 			kept(t, p)
 		},
 		"its own bound does": func(t *testing.T) {
@@ -469,6 +518,28 @@ func TestLeaseRule7Open(t *testing.T) {
 			p.refuse(ErrResigned)
 			p.due(at(2), wish{}, OpRelease)
 		},
+		"nor what became of a release of which a feed has told": func(t *testing.T) {
+			p, won := elected(t)
+			p.leave(ErrResigned)
+			r := p.begins(at(1), wish{}, OpRelease)
+			p.answers(lands(r), wasPushed, at(1), at(1))
+			p.open(nil)
+			p.reads(vacant(3), at(2))
+			p.due(at(2), wish{}, OpRead)
+			p.reads(won, at(3))
+			p.due(at(3), wish{}, OpRelease)
+		},
+		"an extension, when the view is over": func(t *testing.T) {
+			p, _ := elected(t)
+			r := p.begins(at(tT/2), leads, OpExtend)
+			p.open(nil)
+			if p.look(at(tT)); p.lead != nil || !p.holds(at(tT)) || p.holds(at(tT/2+tT)) {
+				t.Error("it may have landed, for a term from when it began")
+			}
+			p.due(at(tT), wish{}, OpRead)
+			p.reads(lands(r), at(tT))
+			p.due(at(tT), wish{}, OpRelease)
+		},
 		"nothing is held when a term is over, or another has the record": func(t *testing.T) {
 			p := newPlay(t)
 			p.reads(vacant(3), at(0))
@@ -557,12 +628,20 @@ func TestLeaseRule8Loss(t *testing.T) {
 		})
 	}
 	rows{
+		"stamps of another's prove nothing": func(t *testing.T) {
+			p := newPlay(t)
+			if p.reads(lands(held(3, 0), 2*time.Hour+1), at(0)); p.mistrust {
+				t.Error("the store's clock may have been wrong when it was written")
+			}
+		},
 		"a record that the store has lost is put back": func(t *testing.T) {
-			p, won := elected(t)
-			p.reads(vacant(1), at(2))
-			p.due(at(3), leads, "")
-			if r := p.begins(at(tT/2), leads, OpExtend); r.ElectionNumber != won.ElectionNumber || !sameVersion(r.Token, vacant(1).Token) {
-				t.Errorf("%+v", r)
+			for _, lost := range []*RaceEntry{vacant(1), vacant(1, reserved("c", time.Hour)), vacant(1, hold(time.Hour)), {}} {
+				p, won := elected(t)
+				p.reads(lost, at(2))
+				p.due(at(3), leads, "")
+				if r := p.begins(at(tT/2), leads, OpExtend); r.ElectionNumber != won.ElectionNumber || !sameVersion(r.Token, lost.Token) {
+					t.Errorf("%+v over %+v", r, lost)
+				}
 			}
 		},
 		"but not over one who leads by what it shows": func(t *testing.T) {
@@ -679,9 +758,65 @@ func TestLeaseRule9Leave(t *testing.T) {
 		},
 		"a Hold outlives the release": func(t *testing.T) {
 			p, won := elected(t, func(p *policy) { p.hold = time.Minute })
+			p.reads(asked(won, "c"), at(1))
 			p.leave(ErrResigned)
-			if r := p.begins(at(tS), wish{}, OpRelease); won.Hold != time.Minute-tT || r.Hold != time.Minute-tS {
-				t.Errorf("%v, then %v", won.Hold, r.Hold)
+			r := p.begins(at(tS), wish{}, OpRelease)
+			if won.Hold != time.Minute-tT || r.Hold != time.Minute-tS || r.Successor != "" {
+				t.Errorf("%v, then %+v", won.Hold, r)
+			}
+			p.answers(lands(r), wasWritten, at(tS), at(tS))
+			p.due(at(time.Minute+tS-1), leads, "") // it binds the one who led as well
+			p.due(at(time.Minute+tS), leads, OpRead)
+		},
+		"it begins with the acquisition, however late the answer": func(t *testing.T) {
+			p := newPlay(t, func(p *policy) { p.hold = time.Minute })
+			p.reads(vacant(3), at(0))
+			p.answers(lands(p.begins(at(0), leads, OpAcquire)), wasWritten, at(0), at(2*tS))
+			p.leave(ErrResigned)
+			if r := p.begins(at(3*tS), wish{}, OpRelease); r.Hold != time.Minute-3*tS {
+				t.Errorf("%+v", r)
+			}
+		},
+		"a later leadership that begins nothing ends none": func(t *testing.T) {
+			p, _ := elected(t, func(p *policy) { p.hold = time.Minute })
+			p.look(at(tT))
+			r := p.begins(at(tT), leads, OpAcquire)
+			p.answers(lands(r), wasWritten, at(tT), at(tT))
+			p.refuse(ErrResigned)
+			if r := p.begins(at(tT+tS), wish{}, OpRelease); r.Hold != time.Minute-tT-tS {
+				t.Errorf("%+v", r)
+			}
+		},
+		"a job that was not begun has none": func(t *testing.T) {
+			p, _ := elected(t, func(p *policy) { p.hold = time.Minute })
+			p.dropHold()
+			if r := p.begins(at(tT/2), leads, OpExtend); r.Hold != 0 {
+				t.Errorf("%+v", r)
+			}
+			p.leave(ErrResigned)
+			if r := p.vacancy(at(tT / 2)); r.Hold != 0 {
+				t.Errorf("%+v", r)
+			}
+		},
+		"one that comes late comes with the release": func(t *testing.T) {
+			p, won := elected(t, func(p *policy) { p.hold, p.holdsLate = time.Minute, true })
+			p.leave(ErrResigned)
+			if r := p.begins(at(tS), wish{}, OpRelease); won.Hold != 0 || r.Hold != time.Minute-tS {
+				t.Errorf("%+v, then %+v", won, r)
+			}
+		},
+		"an extension has one until S after its end": func(t *testing.T) {
+			p, _ := elected(t, func(p *policy) { p.hold = tT / 2 })
+			if r := p.begins(at(tT/2+tS-1), leads, OpExtend); r.Hold != 1 {
+				t.Errorf("%+v", r)
+			}
+		},
+		"a vacancy is dated by one's own clock": func(t *testing.T) {
+			p, _ := elected(t, func(p *policy) { p.hold = time.Minute })
+			p.leave(ErrResigned)
+			p.offset = time.Hour // by a stamp of the store
+			if r := p.begins(at(tS), wish{}, OpRelease); !r.TermExpiry.Equal(zero.Add(tS)) {
+				t.Errorf("%+v", r)
 			}
 		},
 		"and one that is over lasts for S": func(t *testing.T) {

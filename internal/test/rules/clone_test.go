@@ -5,7 +5,6 @@ package rules
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
@@ -67,41 +66,6 @@ func TestCloneOfAStandby(t *testing.T) {
 	}
 }
 
-// TestCloneMakesUpTheSame: even if a clone draws the same random numbers for its acquisition, its
-// record is another's. It is waited for, and it ousts.
-func TestCloneMakesUpTheSame(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		clock := clocks.NewOffset(nil, 0)
-		draw(t, clock)
-		a := join(t, d, "worker", func(c *config) { c.Clock = clock })
-		synctest.Wait()
-		led := d.Entry()
-		a.store.Inject(func(memory.Op) memory.Fault { return memory.Fault{Err: errors.New("cut off")} })
-		b := join(t, d, "worker", func(c *config) { c.Clock = clock })
-		time.Sleep(T)
-		draw(t, clock)
-		time.Sleep(2 * S)
-		if e := d.Entry(); b.Status() != le.Leading || e.Incarnation != led.Incarnation || e.WriteID != led.WriteID || e.ElectionNumber <= led.ElectionNumber {
-			t.Fatalf("the test is wrong: %v, record %+v", b.Status(), e)
-		}
-		a.store.Inject(nil)
-		for range 60 * 10 {
-			time.Sleep(100 * time.Millisecond)
-			if a.View().ValueInFuture() {
-				t.Fatalf("a leads with token %d beside b, with %d", a.View().ElectionNumber(), b.View().ElectionNumber())
-			}
-		}
-		if b.count() != 1 || b.Status() != le.Leading {
-			t.Errorf("b has had %d leaderships, and is %v", b.count(), b.Status())
-		}
-		if len(a.doubles()) == 0 {
-			t.Error("a was not told of the other process")
-		}
-		end(a, b)
-	})
-}
-
 // TestCloneOfALeader: a leader that finds its own leadership extended, and not by itself, is ousted.
 func TestCloneOfALeader(t *testing.T) {
 	for _, polled := range []bool{false, true} {
@@ -136,42 +100,6 @@ func TestCloneOfALeader(t *testing.T) {
 			time.Sleep(T / 4)
 			if now := d.Entry(); now.ElectionNumber != e.ElectionNumber {
 				t.Errorf("polled %t: the record was taken before its term was over: %+v", polled, now)
-			}
-		})
-	}
-}
-
-// TestCloneInTheSameTick: two clones of a leader, or of the process that led last, write in the same
-// tick of their clocks. Only the WriteID tells which of the two writes has happened.
-func TestCloneInTheSameTick(t *testing.T) {
-	for _, outage := range []time.Duration{0, 2 * T} {
-		bubble(t, func(t *testing.T) {
-			d := memory.NewDecider()
-			a := join(t, d, "worker")
-			synctest.Wait()
-			if outage > 0 { // its view ends, and its record stays its own
-				a.store.Inject(memory.LoseRequests())
-				sleep(outage)
-			}
-			var cloned atomic.Bool
-			a.store.Inject(memory.Faults(func(op memory.Op) memory.Fault {
-				e := op.Entry
-				e.WriteID, e.Token = "the clone's", nil
-				d.Replace(e)
-				cloned.Store(true)
-				return memory.Fault{}
-			}).On(memory.Write).Times(1))
-			for !cloned.Load() {
-				sleep(T / 100)
-			}
-			end := d.Entry().TermExpiry
-			for ; time.Now().Before(end); sleep(T / 100) {
-				if a.View().ValueInFuture() {
-					t.Fatalf("after an outage of %v: the view is true, by the write of another", outage)
-				}
-			}
-			if len(a.doubles()) == 0 {
-				t.Errorf("after an outage of %v: it was not told of the other process", outage)
 			}
 		})
 	}

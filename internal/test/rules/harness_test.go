@@ -240,13 +240,6 @@ func stayOn(c *config) {
 // unstamped is stayOn without a feed.
 func unstamped(c *config) { c.Decider = stamps{c.Decider.(*memory.Decider).Polled(), noTime} }
 
-// feedWithoutTime has the store's time in answers only: what a feed tells of does not show yet
-// that the clock is wrong.
-func feedWithoutTime(c *config) {
-	of := c.Decider.(*memory.Decider)
-	c.Decider = stampsPushed{stamps{of, func(t time.Time) time.Time { return t }}, noTime, of}
-}
-
 // quit stops a candidate and waits for it.
 func (m *member) quit() {
 	m.stop()

@@ -199,75 +199,6 @@ func TestRule09StandbyStopsInTime(t *testing.T) {
 	})
 }
 
-// Rule 9: what a leader that stops has last read may be stale: it releases what it
-// knows to hold.
-func TestRule09ReleasesDespiteStaleReads(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		r := &replica{stale: func() *le.RaceEntry { return nil }}
-		a := join(t, d, "a", polled, func(c *config) { r.RaceDecider, c.Decider = c.Decider, r })
-		synctest.Wait()
-		a.leads(t)
-		old := d.Entry()
-		sleep(14 * time.Second) // twice extended: the term of the first record is over in a second
-		r.stale = old.Clone
-		a.store.Inject(memory.LoseAnswers().On(memory.Write).Times(1))
-		for d.Entry().Extension < 3 {
-			sleep(10 * time.Millisecond)
-		}
-		r.reads = 1 // the next read is stale
-		a.stop()
-		<-a.Done()
-		if e := d.Entry(); !e.Vacant() {
-			t.Errorf("left behind: %+v", e)
-		}
-	})
-}
-
-// Rule 9: a leadership that ran out may have extended the record nevertheless. Who stops then
-// reads it, and releases it.
-func TestRule09ReleasesWhatAnExtensionInDoubtHolds(t *testing.T) {
-	for name, resign := range map[string]bool{"stop": false, "resign": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				a := join(t, d, "a", polled)
-				synctest.Wait()
-				a.leads(t)
-				var extended bool
-				a.store.Inject(func(op memory.Op) memory.Fault {
-					first := op.Kind == memory.Write && !extended
-					extended = extended || first
-					return memory.Fault{Err: memory.ErrLost, Lands: first}
-				})
-				for a.View().ValueInFuture() {
-					sleep(100 * time.Millisecond)
-				}
-				sleep(S + 100*time.Millisecond) // the term that was known is over
-				if e := d.Entry(); !extended || e.Vacant() || a.Status() != le.Following {
-					t.Fatalf("%v, %+v", a.Status(), e)
-				}
-				a.store.Inject(nil)
-				begin := time.Now()
-				if resign {
-					if err := a.Resign(t.Context()); err != nil {
-						t.Error(err)
-					}
-				} else {
-					a.stop()
-					<-a.Done()
-				}
-				if took := time.Since(begin); took > 3*time.Second {
-					t.Errorf("it took %v", took)
-				}
-				if e := d.Entry(); !e.Vacant() {
-					t.Errorf("left behind: %+v", e)
-				}
-			})
-		})
-	}
-}
-
 // Rule 9: with a store that stays away, who stops waits for that doubt for half a term at most, and
 // not at all when the term is over that the extension asked for.
 func TestRule09ExtensionInDoubtWithoutAStore(t *testing.T) {
@@ -796,46 +727,6 @@ func TestRule09StaleReadSettlesNothing(t *testing.T) {
 					t.Error(err)
 				}
 				released(t, d, 8)
-			})
-		})
-	}
-}
-
-// Rule 9: nor does it settle what became of a release, even if a feed has told of it before it was undone.
-func TestRule09StaleReadAfterAReleaseThatIsUndone(t *testing.T) {
-	for _, how := range []string{"stops", "resigns"} {
-		t.Run(how, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				d.Replace(vacantAt(7))
-				before, err := d.ReadCurrent(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				store := &lags{Decider: d.Handle()}
-				a := join(t, d, "a", func(c *config) { c.Decider = store })
-				sleep(3 * time.Second)
-				a.leads(t)
-				failed := false
-				store.Inject(func(op memory.Op) (f memory.Fault) {
-					if op.Kind == memory.Write && op.Entry.Vacant() && !failed {
-						failed = true
-						d.Tell(op.Entry)
-						store.lag(before)
-						f.Err, f.AnswerDelay = memory.ErrLost, 50*time.Millisecond
-					}
-					return f
-				})
-				time.AfterFunc(40*time.Millisecond, func() { d.Tell(nil) })
-				if how == "stops" {
-					a.quit()
-				} else if err := a.Resign(t.Context()); err != nil {
-					t.Error(err)
-				}
-				released(t, d, 8)
-				if !failed {
-					t.Error("no release was undone")
-				}
 			})
 		})
 	}

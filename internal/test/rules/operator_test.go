@@ -189,22 +189,6 @@ func TestRule18RequestsSurviveTheStore(t *testing.T) {
 	})
 }
 
-// Rule 18: the vacancy of a leader that was asked to step down is reserved for nobody.
-func TestRule18StepDownReservesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		join(t, d, "a")
-		sleep(time.Second)
-		if err := le.StepDown(t.Context(), d, false); err != nil {
-			t.Fatal(err)
-		}
-		sleep(time.Second)
-		if e := d.Entry(); !e.Vacant() || e.Successor != "" || e.TermExpiry.After(time.Now()) {
-			t.Errorf("%+v", e)
-		}
-	})
-}
-
 // Asking for what is so already is no error; asking for nonsense is.
 func TestRule18Arguments(t *testing.T) {
 	d := memory.NewDecider()
@@ -220,49 +204,6 @@ func TestRule18Arguments(t *testing.T) {
 	if err := le.StepDown(t.Context(), nil, false); err == nil {
 		t.Error("a nil decider was taken")
 	}
-}
-
-// Rule 3: a Successor who does not come loses the reservation after a term; the
-// one who resigned and the others may then campaign.
-func TestRule03ReservationEnds(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a")
-		synctest.Wait()
-		b := join(t, d, "b")
-		sleep(time.Second)
-		begin := time.Now()
-		if err := le.Transfer(t.Context(), d, "nobody"); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		if e := d.Entry(); !e.Vacant() || e.Successor != "nobody" || !e.TermExpiry.Equal(time.Now().Add(T)) {
-			t.Fatalf("released as %+v", e)
-		}
-		sleep(T - time.Millisecond)
-		a.follows(t)
-		b.follows(t)
-		sleep(spread)
-		if (a.Status() == le.Leading) == (b.Status() == le.Leading) {
-			t.Fatalf("a is %v, b is %v after %v", a.Status(), b.Status(), time.Since(begin))
-		}
-	})
-}
-
-// Rule 3: a Successor left on a held record that expired reserves nothing.
-func TestRule03SuccessorOfADeadLeader(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		held := rival(3)
-		held.Successor = "nobody"
-		d.Replace(held)
-		b := join(t, d, "b")
-		sleep(T + S + spread)
-		b.leads(t)
-		if e := d.Entry(); e.Successor != "" {
-			t.Fatalf("the acquisition left the Successor: %+v", e)
-		}
-	})
 }
 
 // A candidate named by an operator leads at once although it cools down.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
@@ -77,37 +76,6 @@ func (l *lying) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
 	return l.read(l.RaceDecider.ReadCurrent(ctx))
 }
 
-// Rule 14: an older record, read or pushed, is never news.
-func TestRule14OlderRecordsAreNoNews(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		old := rival(3)
-		old.TermExpiry = time.Now().Add(-time.Minute)
-		d.Replace(old)
-		stale := d.Entry()
-		a := join(t, d, "a", func(c *config) {
-			c.Decider = &lying{c.Decider.(*memory.Decider).Polled(), func(e *le.RaceEntry, err error) (*le.RaceEntry, error) {
-				if err == nil && e.ElectionNumber > 3 {
-					return stale.Clone(), nil
-				}
-				return e, err
-			}}
-		})
-		sleep(time.Second)
-		a.leads(t)
-		// A lost answer makes it read, and what it reads is the old record.
-		a.store.Inject(memory.LoseAnswers().On(memory.Write).Times(1))
-		sleep(13 * time.Second)
-		a.leads(t)
-		if got := a.Leader(); got.LeaderID != "a" || got.ElectionNumber != 4 {
-			t.Fatalf("an older record replaced what was known: %+v", got)
-		}
-		if seen := a.seenAll(); len(seen) != 2 || seen[1].ElectionNumber != 4 {
-			t.Fatalf("LeaderChanged saw %+v", seen)
-		}
-	})
-}
-
 // Rule 7: a lost answer costs nothing while there is time: the record shows that
 // the write happened, and the view moves to that very write's end.
 func TestRule07LostAnswerIsReadBack(t *testing.T) {
@@ -123,79 +91,6 @@ func TestRule07LostAnswerIsReadBack(t *testing.T) {
 		}
 		if want := d.Entry().TermExpiry.Add(-S); !a.View().Get().Equal(want) {
 			t.Fatalf("view until %v, the record allows %v", a.View().Get(), want)
-		}
-	})
-}
-
-// Rule 7: also for the acquisition itself.
-func TestRule07LostAnswerOfTheAcquisition(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.LoseAnswers().On(memory.Write).Times(1))
-			polled(c)
-		})
-		sleep(2 * time.Second)
-		a.leads(t)
-		if r := a.leadership(t, 0); r.number != first || !r.view.Get().Equal(d.Entry().TermExpiry.Add(-S)) {
-			t.Fatalf("%v until %v, want the first election with the view of the write that landed", r, r.view.Get())
-		}
-	})
-}
-
-// Rule 7: one's own record proves only the write with its own TermExpiry: an
-// operator's Transfer over the older state proves nothing, and leaves the view.
-func TestRule07OwnButOlderLeavesTheView(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", polled)
-		synctest.Wait()
-		before := a.View().Get()
-		a.store.Inject(memory.LoseRequests().On(memory.Write)) // reads work, writes never arrive
-		sleep(7 * time.Second)
-		// Somebody else's write over the same state, with the old TermExpiry.
-		e := d.Entry()
-		e.Extension++
-		d.Replace(e)
-		sleep(6 * time.Second)
-		if got := a.View().Get(); !got.Equal(before) {
-			t.Fatalf("the view moved to %v by a record that still says %v", got, before.Add(S))
-		}
-		a.leads(t)
-		a.store.Inject(nil)
-		sleep(3 * time.Second)
-		if a.leadership(t, 0).view.ValueInFuture() && a.View().Get().Equal(before) {
-			t.Fatal("the view outlived its end")
-		}
-	})
-}
-
-// Rule 7: an acquisition that is answered after its view's end starts no leadership.
-func TestRule07AcquisitionAnsweredTooLate(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		release := make(chan struct{})
-		a := join(t, d, "a", func(c *config) {
-			h := c.Decider.(*memory.Decider)
-			h.Inject(memory.Hang(release).On(memory.Write))
-			polled(c)
-		})
-		sleep(time.Second / 2)
-		a.store.Inject(memory.LoseRequests())
-		sleep(14 * time.Second)
-		close(release) // it lands, and is answered, half a second too late
-		synctest.Wait()
-		if n := a.count(); n != 0 {
-			t.Fatalf("%d leaderships by an acquisition whose view was over", n)
-		}
-		if e := d.Entry(); e.LeaderID != "a" || e.ElectionNumber != first {
-			t.Fatalf("the late write did not land: %+v", e)
-		}
-		a.store.Inject(nil)
-		sleep(5 * T / 4)
-		a.leads(t)
-		if got := a.View().ElectionNumber(); got != first+1 {
-			t.Fatalf("number %d, want the next: one's own record acquired anew", got)
 		}
 	})
 }
@@ -250,23 +145,6 @@ func TestRule08LossEndsViewAndCtxAtOnce(t *testing.T) {
 	})
 }
 
-// Rule 8: the Incarnation counts, not the LeaderID.
-func TestRule08OustedUnderOnesOwnID(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a")
-		sleep(time.Second)
-		twin := rival(first + 1)
-		twin.LeaderID = "a"
-		d.Replace(twin)
-		synctest.Wait()
-		a.follows(t)
-		if r := a.leadership(t, 0); !errors.Is(r.cause, le.ErrOusted) {
-			t.Fatalf("cause %v, want ErrOusted", r.cause)
-		}
-	})
-}
-
 // Rule 8: two processes with one LeaderID never both lead, and it is reported.
 func TestRule08OneLeaderIDTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -300,95 +178,6 @@ func TestJobOfTheLastPeriodIsNoDouble(t *testing.T) {
 		sleep(time.Minute)
 		if len(one.double)+len(two.double) != 0 || one.Status() != le.Leading || two.Status() != le.Following {
 			t.Errorf("reported %d and %d times", len(one.double), len(two.double))
-		}
-	})
-}
-
-// Rule 5: the number of a new leadership is one more than the greatest ever seen,
-// also when the store was set back.
-func TestRule05NumbersNeverGoBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		held := rival(41)
-		held.TermExpiry = time.Now()
-		d.Replace(held)
-		a := join(t, d, "a")
-		b := join(t, d, "b")
-		sleep(10 * time.Second)
-		leader, other := a, b
-		if b.Status() == le.Leading {
-			leader, other = b, a
-		}
-		if got := leader.View().ElectionNumber(); got != 42 {
-			t.Fatalf("number %d, want 42", got)
-		}
-		// The store is restored from a backup, and the leader dies.
-		backup := rival(12)
-		backup.TermExpiry = time.Now().Add(-time.Hour)
-		leader.store.Inject(memory.LoseRequests())
-		d.Replace(backup)
-		restored := time.Now()
-		sleep(4 * T)
-		other.leads(t)
-		if got := other.View().ElectionNumber(); got != 44 { // 43 has shown that the store was set back, and began no leadership
-			t.Fatalf("number %d after the store was set back, want 44", got)
-		}
-		if n := len(other.opsSince(restored, le.OpAcquire)); n > 2 {
-			t.Fatalf("%d acquisitions: it groped its way up from the number in the backup", n)
-		}
-	})
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a")
-		sleep(time.Minute)
-		d.Replace(nil) // removed altogether, under a leader
-		sleep(time.Minute)
-		a.leads(t)
-		if a.count() != 1 || d.Entry().ElectionNumber != first || d.Entry().LeaderID != "a" {
-			t.Fatalf("the leader did not put its record back: %+v after %d leaderships", d.Entry(), a.count())
-		}
-	})
-}
-
-// A leader does not write over another's record that its reads call older: the
-// other may lead by it, where the store was set back.
-func TestRule08NoExtensionOverAnothersRecord(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		held := rival(9)
-		held.TermExpiry = time.Now().Add(-time.Minute)
-		d.Replace(held)
-		a := join(t, d, "a")
-		sleep(time.Second)
-		a.leads(t)
-		other := rival(5)
-		d.Replace(other)
-		sleep(13 * time.Second)
-		if e := d.Entry(); e.LeaderID != "rival" {
-			t.Fatalf("overwritten: %+v", e)
-		}
-		sleep(2 * time.Second)
-		a.follows(t)
-	})
-}
-
-// Release keeps the record, its number and who gave it up.
-func TestRule14ReleaseLeavesAVacantRecord(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) { c.HostPort = []string{"h:1"} })
-		sleep(10 * time.Second)
-		of := d.Entry().Incarnation
-		a.quit()
-		e := d.Entry()
-		if !e.Vacant() || e.ElectionNumber != first || e.Extension != 2 || e.Incarnation != of || e.WriteID != "" || e.Successor != "" || len(e.HostPort) != 0 || !e.TermExpiry.Equal(time.Now()) {
-			t.Fatalf("released record %+v", e)
-		}
-		if kinds := a.opsSince(time.Now(), le.OpRelease); len(kinds) != 1 {
-			t.Fatalf("release took %v", kinds)
-		}
-		if !slices.ContainsFunc(a.seenAll(), func(e le.RaceEntry) bool { return e.Vacant() }) {
-			t.Fatal("LeaderChanged was not told of the vacancy")
 		}
 	})
 }
@@ -427,111 +216,6 @@ func TestUnknownFieldsSurviveEveryWrite(t *testing.T) {
 	})
 }
 
-// born is the first ElectionNumber of a record that begins now.
-func born() le.ElectionNumber { return le.ElectionNumber(time.Now().Unix()) }
-
-// TestRule05NumbersAreBornWithTheTime: whatever strangers make of the record, a leadership of
-// a candidate that knows nothing of those before has a greater number than they had.
-func TestRule05NumbersAreBornWithTheTime(t *testing.T) {
-	for what, leaves := range map[string]*le.RaceEntry{"deleted": nil, "emptied": {}} {
-		for kind, adjust := range map[string]func(*config){
-			"":               func(*config) {},
-			"polled":         polled,
-			"unsynchronized": func(c *config) { c.ClockPolicy = le.Unsynchronized },
-		} {
-			t.Run(what+" "+kind, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					d := memory.NewDecider()
-					first := born()
-					a := join(t, d, "a", adjust)
-					sleep(time.Second)
-					if a.leads(t); a.View().ElectionNumber() != first {
-						t.Fatalf("the first number is %d, want the seconds since 1970: %d", a.View().ElectionNumber(), first)
-					}
-					for range 3 {
-						led := a.View().ElectionNumber()
-						a.quit()
-						d.Replace(leaves)
-						a = join(t, d, "a", adjust)
-						sleep(2 * T)
-						if a.leads(t); a.View().ElectionNumber() <= led {
-							t.Fatalf("leadership %d after leadership %d", a.View().ElectionNumber(), led)
-						}
-						if a.Resign(t.Context()); d.Entry().ElectionNumber != a.leadership(t, 0).number {
-							t.Fatalf("%+v is left by leadership %d", d.Entry(), a.leadership(t, 0).number)
-						}
-						sleep(2 * T)
-						if a.leads(t); a.View().ElectionNumber() != a.leadership(t, 0).number+1 {
-							t.Fatalf("leadership %d follows leadership %d", a.View().ElectionNumber(), a.leadership(t, 0).number)
-						}
-					}
-				})
-			})
-		}
-	}
-}
-
-// TestRule05KnownNumbersCount: a number that was seen counts if it is greater than the time.
-func TestRule05KnownNumbersCount(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		e := rival(born() + 1000)
-		d.Replace(e)
-		a := join(t, d, "a", polled)
-		sleep(time.Second)
-		d.Replace(nil)
-		sleep(3 * T)
-		if a.leads(t); a.View().ElectionNumber() <= e.ElectionNumber || a.View().ElectionNumber() > e.ElectionNumber+2 {
-			t.Errorf("the number is %d after %d", a.View().ElectionNumber(), e.ElectionNumber)
-		}
-		for _, op := range a.opsSince(time.Time{}, le.OpAcquire) {
-			if op.Number <= e.ElectionNumber {
-				t.Errorf("number %d was asked for after %d", op.Number, e.ElectionNumber)
-			}
-		}
-	})
-}
-
-// farClock is at another time, and runs like the system's.
-type farClock struct {
-	clocks.SystemClock
-	began, at time.Time
-}
-
-func (f farClock) Now() time.Time                  { return f.at.Add(time.Since(f.began)) }
-func (f farClock) Until(t time.Time) time.Duration { return t.Sub(f.Now()) }
-func (f farClock) SleepUntil(ctx context.Context, t time.Time) bool {
-	return f.SleepFor(ctx, f.Until(t))
-}
-
-// TestRule05OddClocks: a clock that is before 1970, or beyond what can be counted, gives a number
-// all the same, and one that can be counted on from.
-func TestRule05OddClocks(t *testing.T) {
-	const last = 9223372036 // in the year 2262
-	for what, c := range map[string]struct {
-		at   time.Time
-		want le.ElectionNumber
-	}{
-		"before 1970": {time.Unix(-1e9, 0), 1},
-		"1970":        {time.Unix(1, 5), 1},
-		"2261":        {time.Unix(last-1000, 0), last - 1000},
-		"year 9998":   {time.Date(9998, 1, 1, 0, 0, 0, 0, time.UTC), last},
-	} {
-		t.Run(what, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				join(t, d, "a", stayOn, func(cfg *config) {
-					cfg.Clock = farClock{began: time.Now(), at: c.at}
-				})
-				sleep(time.Second)
-				if n := d.Entry().ElectionNumber; n < c.want || n > c.want+10 {
-					t.Errorf("the number is %d, want %d", n, c.want)
-				}
-			})
-		})
-	}
-}
-
 // TestEmptiedRecordIsWaitedFor: a record that is empty and not new is nobody's for a term.
 // One that is not there may be new.
 func TestEmptiedRecordIsWaitedFor(t *testing.T) {
@@ -563,29 +247,6 @@ func TestEmptiedRecordIsWaitedFor(t *testing.T) {
 				}
 				if a.View().ElectionNumber() <= old.leadership(t, 0).number {
 					t.Errorf("leadership %d after leadership %d", a.View().ElectionNumber(), old.leadership(t, 0).number)
-				}
-			})
-		})
-	}
-}
-
-// TestRecordThatIsEmptiedAgainIsWaitedForAgain: each time that it is emptied somebody may have
-// led before.
-func TestRecordThatIsEmptiedAgainIsWaitedForAgain(t *testing.T) {
-	for kind, adjust := range map[string]func(*config){"stamps": polled, "no stamps": unstamped} {
-		t.Run(kind, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				d.Replace(&le.RaceEntry{})
-				a := join(t, d, "a", adjust)
-				sleep(T - time.Second)
-				d.Replace(&le.RaceEntry{})
-				again := time.Now()
-				for a.Status() != le.Leading {
-					sleep(100 * time.Millisecond)
-				}
-				if waited := time.Since(again); waited < T+S {
-					t.Errorf("waited for %v since it was emptied again", waited)
 				}
 			})
 		})

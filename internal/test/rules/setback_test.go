@@ -4,12 +4,9 @@ package rules
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,51 +142,6 @@ func TestWatchLapsedCountsReadsFromTheirStart(t *testing.T) {
 	})
 }
 
-// Rule 6: where the store was set back, to a leadership that lives, what is known does not
-// shorten the wait for what is read, nor the other way round.
-func TestRule06StoreSetBackToALivingLeadership(t *testing.T) {
-	for name, known := range map[string]*le.RaceEntry{
-		"from a reservation": {ElectionNumber: 5, Extension: 9, TermLength: T, Incarnation: "x", Successor: "c"},
-		"from a vacancy":     {ElectionNumber: 5, Extension: 9, TermLength: T, Incarnation: "x"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				known.TermExpiry = time.Now().Add(5 * time.Second)
-				d.Replace(known)
-				var sick atomic.Bool
-				sick.Store(known.Successor == "")
-				a := join(t, d, "a", polled, func(c *config) {
-					c.PollInterval = time.Second
-					if sick.Load() { // so that it does not claim the vacancy at once
-						c.Healthy = func(context.Context) error {
-							if sick.Load() {
-								return context.DeadlineExceeded
-							}
-							return nil
-						}
-					}
-				})
-				sleep(2 * time.Second)
-				e := rival(4)
-				d.Replace(e)
-				sleep(2 * time.Second)
-				sick.Store(false)
-				for range 20 {
-					sleep(5 * time.Second)
-					e.Extension, e.TermExpiry = e.Extension+1, time.Now().Add(T)
-					d.Replace(e)
-				}
-				if n := len(a.opsSince(time.Time{}, le.OpAcquire)); n > 0 {
-					t.Errorf("claimed the record of a living leader %d times, and led %d times", n, a.count())
-				}
-				sleep(2*(T+S) + 2*time.Second)
-				a.leads(t)
-			})
-		})
-	}
-}
-
 // Rule 6: nor is what is read from a store that was set back acquired while the leadership
 // that is known may live.
 func TestRule06StoreSetBackUnderALivingLeadership(t *testing.T) {
@@ -210,119 +162,6 @@ func TestRule06StoreSetBackUnderALivingLeadership(t *testing.T) {
 		a.leads(t)
 		if got := a.View().ElectionNumber(); got != 7 {
 			t.Errorf("number %d, want 7", got)
-		}
-	})
-}
-
-// Rule 6: a store that is set back twice in a term does not hide whom a read has shown in between: neither
-// a follower nor the leader that was robbed of the record takes the vacancy while that view may be alive.
-// A release does not end the wait: nobody knows who led after it, and was lost.
-func TestRule06StoreSetBackTwice(t *testing.T) {
-	for _, leads := range []bool{false, true} {
-		for _, released := range []bool{false, true} {
-			t.Run(fmt.Sprintf("under a leader %t, released %t", leads, released), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					d := memory.NewDecider()
-					if !leads {
-						held := rival(5)
-						held.TermExpiry = time.Now().Add(5 * time.Second)
-						d.Replace(held)
-					}
-					a := join(t, d, "a", polled, func(c *config) { c.PollInterval = time.Second })
-					sleep(2 * time.Second)
-					between := rival(4)
-					d.Replace(between)
-					sleep(8 * time.Second) // a has read it; its own extension was refused
-					vacancy := &le.RaceEntry{ElectionNumber: 3, Incarnation: "x", TermLength: T}
-					if released {
-						vacancy.ElectionNumber, vacancy.Extension, vacancy.Incarnation = 4, 1, between.Incarnation
-					}
-					d.Replace(vacancy)
-					before := a.count()
-					sleep(T - time.Second)
-					if a.count() != before {
-						t.Error("led while a view that was lost may be alive")
-					}
-					sleep(T + 2*S + time.Second)
-					a.leads(t)
-				})
-			})
-		}
-	}
-}
-
-// Rule 6: a reservation whose end a wrong clock has set hours ahead is waited for by the monotonic clock,
-// as it would be alone, if the store was set back from it to something that must be waited for as well.
-func TestRule06StoreSetBackFromALongReservation(t *testing.T) {
-	for name, later := range map[string]func() *le.RaceEntry{
-		"to a vacancy":         func() *le.RaceEntry { return &le.RaceEntry{ElectionNumber: 3, Incarnation: "x", TermLength: T} },
-		"to an emptied record": func() *le.RaceEntry { return &le.RaceEntry{} },
-		"to a living leader":   func() *le.RaceEntry { return rival(4) },
-		"to a shorter reserve": func() *le.RaceEntry {
-			return &le.RaceEntry{ElectionNumber: 3, Incarnation: "x", TermLength: T, Successor: "d", TermExpiry: time.Now().Add(T)}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				d.Replace(&le.RaceEntry{ElectionNumber: 5, Incarnation: "x", TermLength: T, Successor: "c", TermExpiry: time.Now().Add(5 * time.Hour)})
-				a := join(t, d, "a", polled, func(c *config) { c.PollInterval = time.Second })
-				sleep(2 * time.Second)
-				d.Replace(later())
-				sleep(T - 2*time.Second)
-				a.follows(t)
-				sleep(2*(T+S) + 4*time.Second)
-				a.leads(t)
-			})
-		})
-	}
-}
-
-// A state that was seen, passed and is read again counts from when it was seen again:
-// whoever leads by it may have gone on where nobody saw it.
-func TestUnsynchronizedStoreSetBackTwice(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		state := func(extension uint64) {
-			e := rival(3)
-			e.Unsynchronized, e.Extension = true, extension
-			e.TermExpiry = time.Date(2000, 1, 1, 0, 0, int(extension), 0, time.UTC)
-			d.Replace(e)
-		}
-		state(2)
-		a := join(t, d, "a", unsynchronized, polled, func(c *config) { c.PollInterval = time.Second })
-		for _, extension := range []uint64{1, 3} {
-			sleep(1500 * time.Millisecond)
-			state(extension)
-		}
-		sleep(11 * time.Second)
-		state(1) // at 14 s
-		sleep(T + S)
-		if a.count() > 0 {
-			t.Error("led within a term after the store was seen to have gone back")
-		}
-		sleep(T + S + 2*time.Second)
-		a.leads(t)
-	})
-}
-
-// Rule 7: a release as well waits for what became of the last write.
-func TestRule07ReleaseReadsFirst(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", polled)
-		synctest.Wait()
-		a.store.Inject(memory.LoseAnswers().On(memory.Write).Times(1))
-		sleep(7 * time.Second) // the extension has landed, and its answer is lost
-		a.leads(t)
-		begin := time.Now()
-		a.quit()
-		ops := a.opsSince(begin, le.OpRead, le.OpRelease)
-		if len(ops) != 2 || ops[0].Kind != le.OpRead || ops[1].Kind != le.OpRelease || ops[1].Err != nil {
-			t.Errorf("%+v, want a read and a release", ops)
-		}
-		if !d.Entry().Vacant() {
-			t.Error("not released")
 		}
 	})
 }
@@ -385,60 +224,6 @@ func TestRule16LateHealthIsAskedAgain(t *testing.T) {
 		sleep(T)
 		a.leads(t)
 	})
-}
-
-// Rule 14: no two writes are alike, also where the earlier one may land yet.
-func TestRule14OpenWritesAreToldApart(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		var written []*le.RaceEntry
-		a := join(t, d, "a", polled)
-		synctest.Wait()
-		a.store.Inject(memory.Faults(func(op memory.Op) memory.Fault {
-			if written = append(written, op.Entry); len(written)%3 != 0 {
-				return memory.Fault{Err: memory.ErrLost}
-			}
-			return memory.Fault{}
-		}).On(memory.Write))
-		sleep(5 * T)
-		a.leads(t)
-		for i := 1; i < len(written); i++ {
-			if e, last := written[i], written[i-1]; e.ElectionNumber == last.ElectionNumber && e.Extension <= last.Extension {
-				t.Errorf("write %d is %d/%d, after %d/%d", i, e.ElectionNumber, e.Extension, last.ElectionNumber, last.Extension)
-			}
-		}
-	})
-}
-
-// Where a store was set back to a vacancy, nobody leads by it: a leader whose number is newer goes
-// on at once, also if the vacancy is reserved for another, or on hold, or of its own making.
-func TestLeaderGoesOnOverWhatNobodyLeadsBy(t *testing.T) {
-	for name, change := range map[string]func(*le.RaceEntry){
-		"reserved": func(e *le.RaceEntry) { e.Successor, e.TermExpiry = "c", e.TermExpiry.Add(T) },
-		"on hold":  func(e *le.RaceEntry) { e.Hold = time.Hour },
-		"its own":  func(e *le.RaceEntry) { e.Incarnation, e.Successor, e.TermExpiry = "", "c", e.TermExpiry.Add(T) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				d.Replace(&le.RaceEntry{ElectionNumber: 1, Extension: 1, TermExpiry: time.Now(), TermLength: T, Incarnation: "x"})
-				a := join(t, d, "a")
-				sleep(time.Second)
-				a.leads(t)
-				old := &le.RaceEntry{ElectionNumber: 1, Extension: 5, TermExpiry: time.Now(), TermLength: T, Incarnation: "x"}
-				change(old)
-				if old.Incarnation == "" {
-					old.Incarnation = d.Entry().Incarnation
-				}
-				d.Replace(old)
-				sleep(2 * T)
-				a.leads(t)
-				if a.count() != 1 || d.Entry().ElectionNumber != 2 {
-					t.Errorf("it has led %d times, on record is %+v", a.count(), d.Entry())
-				}
-			})
-		})
-	}
 }
 
 const goneBack = "the store has gone back"
@@ -615,24 +400,6 @@ func TestUndoneAcquisitionIsReplaced(t *testing.T) {
 	})
 }
 
-// So are standbys.
-func TestUndoneAcquisitionIsReadByAStandby(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Replace(other(4))
-		a := join(t, d, "a")
-		sleep(time.Second)
-		d.Tell(other(5))
-		sleep(time.Second)
-		d.Tell(nil)
-		d.Replace(rival(5))
-		sleep(time.Second)
-		if e := a.Leader(); e.LeaderID != "rival" || len(a.opsSince(time.Time{})) > 1 {
-			t.Errorf("Leader returns %+v, after %d operations", e, len(a.opsSince(time.Time{})))
-		}
-	})
-}
-
 // A feed that tells of two in turns, again and again, is no reason to read in a hot loop.
 func TestRule11DisputesAreReadNowAndThen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -695,72 +462,6 @@ func TestPreferReadsNoMoreAfterASetBack(t *testing.T) {
 	})
 }
 
-// Rule 14: a record is what it says. A feed tells of a request that is undone, and an operator's lands in its
-// place, of the same order and Incarnation: what is read replaces what was told of, for observers and
-// for candidates.
-func TestRule14UndoneRequestIsReplaced(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Replace(rival(5))
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		var told []string
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = le.WatchConfig{Decider: d.Handle()}.Watch(ctx, func(_ context.Context, e le.RaceEntry) { told = append(told, e.Successor) })
-		}()
-		a := join(t, d, "a")
-		sleep(time.Second)
-		request := func(id string) *le.RaceEntry {
-			e := d.Entry()
-			e.Extension, e.Successor = 1, id
-			return e
-		}
-		undone, landed := request("undone"), request("landed")
-		d.Tell(undone)
-		sleep(time.Second)
-		if got := a.Leader().Successor; got != "undone" {
-			t.Fatalf("Leader names %q", got)
-		}
-		d.Tell(nil)
-		d.Replace(landed)
-		sleep(time.Second)
-		if got := a.Leader().Successor; got != "landed" {
-			t.Errorf("Leader names %q, want what is read", got)
-		}
-		cancel()
-		if <-done; !slices.Equal(told, []string{"", "undone", "landed"}) {
-			t.Errorf("the observer is told of %q", told)
-		}
-	})
-}
-
-// A store that is set back to an older state of the term, over which an operator then makes a request, has a
-// record of the order that the feed has told of, with an earlier end. The leader may have a view by the later.
-func TestSetBackUnderARequest(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Replace(rival(5))
-		a := join(t, d, "a")
-		sleep(T / 2)
-		extended := rival(5)
-		extended.Extension = 1
-		d.Tell(extended)
-		sleep(time.Second)
-		d.Tell(nil)
-		request := rival(5)
-		request.TermExpiry, request.Extension, request.Successor = extended.TermExpiry.Add(-T/2), 1, "nobody"
-		d.Replace(request)
-		sleep(time.Until(extended.TermExpiry.Add(S)) - time.Millisecond)
-		if e := d.Entry(); e.LeaderID != "rival" {
-			t.Errorf("taken before the end of the term that was told of: %+v", e)
-		}
-		sleep(T)
-		a.leads(t)
-	})
-}
-
 // Rule 9: a feed may tell of a release that then fails and is undone. Who leaves reads, and releases again.
 func TestRule09ReleaseThatIsUndone(t *testing.T) {
 	for _, how := range []string{"stops", "resigns"} {
@@ -816,32 +517,6 @@ func TestRule09ReleaseThatIsUndoneAfterALongDrain(t *testing.T) {
 		d.Tell(nil)
 		if e := d.Entry(); !failed || !e.Vacant() {
 			t.Errorf("the record is %+v, want it released", e)
-		}
-	})
-}
-
-// A feed tells of an extension by a clock that is hours ahead. It is undone, and the leader is gone: what no read
-// returns is not waited for longer than that.
-func TestPatienceWithWhatAFeedTells(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		e := rival(5)
-		e.TermExpiry = e.TermExpiry.Add(2 * time.Hour)
-		d.Replace(e)
-		a := join(t, d, "a", stayOn)
-		sleep(time.Second)
-		extended := e.Clone()
-		extended.Extension++
-		extended.TermExpiry, extended.WriteID = e.TermExpiry.Add(time.Second), "undone"
-		d.Tell(extended)
-		sleep(time.Second)
-		d.Tell(nil)
-		begun := time.Now()
-		for a.count() == 0 && time.Since(begun) < 3*time.Hour {
-			sleep(time.Second)
-		}
-		if took := time.Since(begun); took > 4*T { // two terms, and the polls
-			t.Errorf("it led after %v, want two terms and a poll", took)
 		}
 	})
 }
