@@ -279,7 +279,7 @@ func (b *backend) put(ctx context.Context, data []byte, old *token, entry *leade
 			id = "" // it has run out since
 		case bloberror.HasCode(err, bloberror.LeaseIDMismatchWithBlobOperation, bloberror.LeaseIDMissing):
 			// Somebody else's, or of a leadership long over.
-			if err := native.Break(ctx, b.blob, old.etag); err != nil {
+			if err := native.Break(ctx, b.blob, native.IfMatch(old.etag)); err != nil {
 				return nil, err
 			}
 			id = ""

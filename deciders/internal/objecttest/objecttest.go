@@ -173,27 +173,28 @@ func ownMetadataStays(t *testing.T, s *suite) {
 // The new leader writes between the old one's look and its write, which is what
 // happens to a leader that is stopped there.
 func between(t *testing.T, s *suite) {
-	write := func(token fence.Token, what string) func() {
-		return func() {
-			if err := s.other.Put(t.Context(), token, text(token, what)); err != nil {
-				t.Error(err)
-			}
-		}
+	meanwhile := func(token fence.Token, what string) {
+		s.before(t, func() error { return s.other.Put(t.Context(), token, text(token, what)) })
 	}
-	s.wire.beforeWrite(write(fencetest.Orders(2), "new leader")) // of an object that there was not
+	meanwhile(fencetest.Orders(2), "new leader") // of an object that there was not
 	s.put2(t, fencetest.Orders(1), fence.ErrStale, text(fencetest.Orders(2), "new leader"))
-	s.wire.beforeWrite(write(fencetest.Orders(4), "new leader")) // of one that there was
+	meanwhile(fencetest.Orders(4), "new leader") // of one that there was
 	s.put2(t, fencetest.Orders(3), fence.ErrStale, text(fencetest.Orders(4), "new leader"))
-	s.wire.beforeWrite(write(fencetest.Orders(4), "old leader")) // the other way round: the new one looks again, and writes
+	meanwhile(fencetest.Orders(4), "old leader") // the other way round: the new one looks again, and writes
 	s.put2(t, fencetest.Orders(5), nil, text(fencetest.Orders(5), "between"))
-	s.wire.beforeWrite(write(fencetest.Orders(5), "same leader"))
+	meanwhile(fencetest.Orders(5), "same leader")
 	s.put2(t, fencetest.Orders(5), nil, text(fencetest.Orders(5), "between"))
+	s.before(t, func() error { return s.other.Plain(t.Context(), "unfenced", nil) })
+	s.put2(t, fencetest.Orders(6), nil, text(fencetest.Orders(6), "between"))
+}
+
+// before has something done before the next write.
+func (s *suite) before(t *testing.T, do func() error) {
 	s.wire.beforeWrite(func() {
-		if err := s.other.Plain(t.Context(), "unfenced", nil); err != nil {
+		if err := do(); err != nil {
 			t.Error(err)
 		}
 	})
-	s.put2(t, fencetest.Orders(6), nil, text(fencetest.Orders(6), "between"))
 }
 
 // put2 writes while something happens in between.
@@ -207,11 +208,7 @@ func (s *suite) put2(t *testing.T, token fence.Token, want error, holds string) 
 
 func deletedBetween(t *testing.T, s *suite) {
 	s.put(t, fencetest.Orders(1), "first", nil)
-	s.wire.beforeWrite(func() {
-		if err := s.other.Delete(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
+	s.before(t, func() error { return s.other.Delete(t.Context()) })
 	s.put2(t, fencetest.Orders(2), nil, text(fencetest.Orders(2), "between"))
 }
 
@@ -339,17 +336,11 @@ func admit(t *testing.T, s *suite) {
 		t.Errorf("the metadata is %v, %v", m, err)
 	}
 	// Raised between the look and the write, it refuses the write.
-	s.wire.beforeWrite(func() {
-		if err := s.other.(Raiser).Raise(t.Context(), fencetest.Orders(5)); err != nil {
-			t.Error(err)
-		}
-	})
+	s.before(t, func() error { return s.other.(Raiser).Raise(t.Context(), fencetest.Orders(5)) })
 	s.put2(t, fencetest.Orders(4), fence.ErrStale, text(fencetest.Orders(3), "third"))
 	// And the other way round.
-	s.wire.beforeWrite(func() {
-		if err := s.other.Put(t.Context(), fencetest.Orders(7), text(fencetest.Orders(7), "seventh")); err != nil {
-			t.Error(err)
-		}
+	s.before(t, func() error {
+		return s.other.Put(t.Context(), fencetest.Orders(7), text(fencetest.Orders(7), "seventh"))
 	})
 	if err := a.Raise(t.Context(), fencetest.Orders(6)); !errors.Is(err, fence.ErrStale) {
 		t.Errorf("another wrote in between: %v", err)

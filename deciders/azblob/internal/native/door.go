@@ -9,7 +9,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/log/redact"
@@ -200,14 +199,7 @@ func (l *Leases) breakFor(ctx context.Context, number leaderelection.ElectionNum
 	if err != nil {
 		return err
 	}
-	c, err := lease.NewBlobClient(l.c.NewBlobClient(name), nil)
-	if err == nil {
-		_, err = c.BreakLease(ctx, &lease.BlobBreakOptions{BreakPeriod: new(int32)})
-	}
-	if bloberror.HasCode(err, bloberror.LeaseNotPresentWithLeaseOperation) {
-		return nil // there is none
-	}
-	return redact.Error(err)
+	return redact.Error(Break(ctx, l.c.NewBlobClient(name), nil))
 }
 
 // leads returns why the leadership of this number is not that of this Decider's campaign, or

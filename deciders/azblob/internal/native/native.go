@@ -197,7 +197,7 @@ func (l *Leases) take(ctx context.Context, t *target, record bool, next, old At,
 	case !bloberror.HasCode(err, bloberror.LeaseAlreadyPresent):
 		return l.taken(next, r.LeaseID, err)
 	case record:
-		err = Break(ctx, b, next.ETag)
+		err = Break(ctx, b, IfMatch(next.ETag))
 	default:
 		// If somebody else holds a companion, wait for that, 60 s at most. The
 		// predecessor's view is over: its lease can go at once.
@@ -248,15 +248,15 @@ func leaseClient(b *blob.Client, id string) (*lease.BlobClient, error) {
 	return lease.NewBlobClient(b, &lease.BlobClientOptions{LeaseID: &id})
 }
 
-// Break ends whatever lease is on a blob that is still the version etag.
-func Break[T blob.Client | blockblob.Client](ctx context.Context, b *T, etag azcore.ETag) error {
+// Break ends whatever lease is on a blob, if it is still the version of the condition, which may be nil.
+func Break[T blob.Client | blockblob.Client](ctx context.Context, b *T, only *blob.ModifiedAccessConditions) error {
 	c, err := lease.NewBlobClient(b, nil)
 	if err != nil {
 		return err
 	}
-	_, err = c.BreakLease(ctx, &lease.BlobBreakOptions{BreakPeriod: new(int32), ModifiedAccessConditions: IfMatch(etag)})
+	_, err = c.BreakLease(ctx, &lease.BlobBreakOptions{BreakPeriod: new(int32), ModifiedAccessConditions: only})
 	if bloberror.HasCode(err, bloberror.LeaseNotPresentWithLeaseOperation) {
-		return nil // it has just ended
+		return nil // there is none, or it has just ended
 	}
 	return err
 }
