@@ -46,6 +46,8 @@ func FuzzAnswers(f *testing.F) {
 		`{"metadata":{"resourceVersion":"17","annotations":{"leaderelection/token":"7"}},"addressType":"IPv4","endpoints":[{"addresses":["10.0.0.1"],"conditions":{"ready":true}}]}`,
 		`{"metadata":{"resourceVersion":"17","annotations":{"leaderelection/token":"8"}},"addressType":"IPv4","endpoints":[]}`,
 		`{"metadata":{"annotations":{"leaderelection/token":"99999999999999999999"}},"addressType":"FQDN","endpoints":[{}]}`,
+		`{"metadata":{"resourceVersion":"17"},"addressType":"FQDN","endpoints":[{}]}`, // an address of IPv6 is not IPv4
+		`{"metadata":{},"addressType":"IPv4"}`, // a patch without a version is unconditional
 		`{"metadata":{"annotations":{"leaderelection/token":"-1"}}}`, `{"metadata":null,"endpoints":[null]}`,
 		`{"kind":"Status","message":"that is so"}`, `null`, `[]`, `"`, ``, `{"endpoints":[{"addresses":{}}]}`,
 	} {
@@ -84,11 +86,14 @@ func FuzzAnswers(f *testing.F) {
 		if err := json.Unmarshal([]byte(a.patches[0]), &said); err != nil || len(a.patches) > 1 {
 			t.Fatalf("it wrote %q: %v", a.patches, err)
 		}
-		if said.Metadata.ResourceVersion != is.Metadata.ResourceVersion || said.Metadata.Annotations[numberKey] != "7" {
+		if is.Metadata.ResourceVersion == "" || said.Metadata.ResourceVersion != is.Metadata.ResourceVersion || said.Metadata.Annotations[numberKey] != "7" {
 			t.Errorf("on version %q it wrote %s", is.Metadata.ResourceVersion, a.patches[0])
 		}
 		if token > 7 || leaves && token != 7 {
 			t.Errorf("over what was written with token %d it wrote %s", token, a.patches[0])
+		}
+		if is.AddressType != "IPv4" && is.AddressType != "IPv6" {
+			t.Errorf("to a slice of type %q it wrote %s", is.AddressType, a.patches[0])
 		}
 		var to []string
 		for _, e := range said.Endpoints {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -97,11 +98,15 @@ func (o *object) Lead(ctx context.Context, number leaderelection.ElectionNumber,
 		return nil
 	case by > uint64(number):
 		return fmt.Errorf("the EndpointSlice was written with token %d (annotation %s), after %d", by, numberKey, number)
+	case is.Metadata.ResourceVersion == "": // to the API server a patch without it is unconditional
+		return errors.New("the API server gives the EndpointSlice no resourceVersion, without which it cannot be written safely")
+	case is.AddressType != "IPv4" && is.AddressType != "IPv6":
+		return fmt.Errorf("the EndpointSlice is for addresses of type %q, want IPv4 or IPv6: delete it, and make one of that type", is.AddressType)
 	}
 	want, ready := []endpoint{}, true
 	for _, hp := range hostPorts {
 		at, err := netip.ParseAddrPort(hp)
-		if err == nil && at.Addr().Is4() == (is.AddressType == "IPv4") {
+		if err == nil && !at.Addr().Is4In6() && at.Addr().Is4() == (is.AddressType == "IPv4") {
 			want = []endpoint{{Addresses: []string{at.Addr().String()}, Conditions: conditions{&ready}}}
 			break
 		}
