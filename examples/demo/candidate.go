@@ -1,120 +1,100 @@
 package main
 
 import (
-	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/natskv"
+	"github.com/c8e606e4/leaderelection/deciders/file"
 )
-
-// How a candidate's process is told what it is: these are set for it.
-const (
-	envName   = "LEADERELECTION_DEMO_CANDIDATE"
-	envStore  = "LEADERELECTION_DEMO_STORE"
-	envLedger = "LEADERELECTION_DEMO_LEDGER"
-)
-
-var errToldTo = errors.New("told to stop")
 
 // candidate is one process that campaigns in the election, and does the leader's work
-// while it leads.
-func candidate(name string) int {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	go obey(cancel)
-	js, err := connect(os.Getenv(envStore))
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer js.Conn().Close()
-	book, err := os.OpenFile(os.Getenv(envLedger), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer book.Close()
-	err = leaderelection.Config{
-		Decider:      natskv.NewDecider(js, bucket, key, nil),
+// while it leads. It ends when its standard input does: when it is told to, or when whoever
+// started it is gone.
+func candidate(name, election string) int {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	err := leaderelection.Config{
+		Decider:      file.NewDecider(election, nil),
 		LeaderID:     name,
 		TermLength:   term,
 		MaxClockSkew: skew,
-		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
-			(&worker{name: name, book: book, view: view}).work(ctx)
-		},
+		OnElected:    func(ctx context.Context, view *leaderelection.TimeView) { work(ctx, name, view) },
 	}.Acquire(ctx)
-	if !errors.Is(err, errToldTo) {
+	if !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-// obey stops the candidate when it is told to, and ends the process at once when
-// whoever started it is gone: then the other end of standard input is closed, on
-// every system.
-func obey(cancel context.CancelCauseFunc) {
-	orders := bufio.NewScanner(os.Stdin)
-	if orders.Scan() {
-		cancel(errToldTo)
-		orders.Scan()
-	}
-	os.Exit(3)
-}
-
-// worker does the leader's work for one leadership.
-type worker struct {
-	name string
-	book *os.File
-	view *leaderelection.TimeView
-}
-
-// work adds a line to the ledger with each beat. It asks the view immediately
-// before each act, not only before the work that leads up to it: anything may
-// have happened meanwhile.
+// work adds a line to the ledger with each beat. It asks the view immediately before
+// each act, not only before the work that leads up to it: anything may have happened
+// meanwhile.
 //
-// Between the question and the act the process can still be frozen. Where that
-// must do no harm either, let the resource itself refuse a token that is lower
-// than one it has seen; here the act is so quick, after the question, that the
-// demo can do without.
-func (w *worker) work(ctx context.Context) {
-	w.write("begin", 0)
-	for n := 1; ; n++ {
-		done := time.NewTimer(beat) // stands for the work
+// Between the question and the act the process can still be frozen. If that must do no
+// harm either, let the resource itself refuse a token that is lower than one it has seen.
+// Here the act is so quick, after the question, that the demo can do without.
+func work(ctx context.Context, name string, view *leaderelection.TimeView) {
+	write := func(kind string) {
+		// One write of a short line to a pipe is one step, also among processes.
+		e := entry{At: time.Now(), Name: name, Token: uint64(view.ElectionNumber()), Kind: kind, Until: view.Get()}
+		if err := json.NewEncoder(os.Stdout).Encode(e); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+	write(begin)
+	for {
 		select {
-		case <-done.C:
+		case <-time.After(beat): // stands for the work
 		case <-ctx.Done():
-			done.Stop()
 		}
 		switch {
-		case !w.view.ValueInFuture():
-			w.tell(w.entry("fenced", n))
+		case !view.ValueInFuture():
+			write(fenced)
 			return
 		case ctx.Err() != nil:
-			w.write("end", n)
+			write(end)
 			return
 		}
-		w.write("act", n)
+		write(act)
 	}
 }
 
-func (w *worker) entry(kind string, n int) entry {
-	return entry{At: time.Now(), ID: w.name, Token: uint64(w.view.ElectionNumber()), Kind: kind, Beat: n, Until: w.view.Get()}
+// entry is a line of the ledger.
+type entry struct {
+	At    time.Time
+	Name  string
+	Token uint64
+	Kind  string
+	Until time.Time // the end of the view, at that time
 }
 
-// write adds to the ledger. One write of a short line at the end of a file is one
-// step, also among processes.
-func (w *worker) write(kind string, n int) {
-	e := w.entry(kind, n)
-	if _, err := fmt.Fprintln(w.book, e); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+// The kinds of entries.
+const (
+	begin  = "begin"  // of a leadership
+	act    = "act"    // of the leader
+	end    = "end"    // in good order
+	fenced = "fenced" // an act that was not made, because the view was over
+)
+
+func (e entry) String() string {
+	left := e.Until.Sub(e.At).Seconds()
+	switch e.Kind {
+	case begin:
+		return fmt.Sprintf("%s leads with token %d", e.Name, e.Token)
+	case end:
+		return fmt.Sprintf("%s has wound down", e.Name)
+	case fenced:
+		return fmt.Sprintf("%s wants to act with token %d, and does not: its view ended %.1f s ago", e.Name, e.Token, -left)
 	}
-	w.tell(e)
+	return fmt.Sprintf("%s acts with token %d, in a view that lasts %.1f s more", e.Name, e.Token, left)
 }
-
-// tell tells the demo, for the screen.
-func (w *worker) tell(e entry) { fmt.Println(e) }
