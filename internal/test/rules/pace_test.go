@@ -393,10 +393,13 @@ func TestRule11FourOfAKindInASecond(t *testing.T) {
 						a := join(t, d, "a", polled, func(c *config) {
 							c.TermLength, c.MaxClockSkew, c.ClockPolicy = term, 0, le.SharedClock
 							if stale {
-								c.Decider = &replica{RaceDecider: c.Decider, stale: func() *le.RaceEntry {
-									e := rival(1)
-									e.TermExpiry, e.Token = time.Now().Add(-time.Hour), d.Entry().Token
-									return e
+								n := 0
+								c.Decider = &lying{c.Decider, func(e *le.RaceEntry, err error) (*le.RaceEntry, error) {
+									if n++; n%2 == 0 {
+										e, err = rival(1), nil
+										e.TermExpiry, e.Token = time.Now().Add(-time.Hour), d.Entry().Token
+									}
+									return e, err
 								}}
 							}
 						})
