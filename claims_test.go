@@ -348,6 +348,11 @@ func TestClaimsReplaced(t *testing.T) {
 	if news := l.learn(asked(held(5, 0), "landed"), wasRead, at(2), at(2)); !news || l.newest.of.Successor != "landed" || l.newest.seen != at(0).mono || l.quiet != 0 {
 		t.Errorf("news %t, %+v, quiet %v", news, l.newest, l.quiet)
 	}
+	l.learn(asked(held(6, 0), "told"), wasPushed, at(3), at(3))
+	l.learn(asked(held(6, 0), "told"), wasRead, at(4), at(4))
+	if news := l.learn(asked(held(6, 0), "another"), wasRead, at(5), at(5)); news || l.newest.of.Successor != "told" {
+		t.Errorf("what was read since is replaced: news %t, %+v", news, l.newest)
+	}
 }
 
 // The dead that hold nothing that is known are forgotten.

@@ -159,7 +159,7 @@ var planted = []mutants.Mutant{
 	{Name: "calls that hang for good are no fault",
 		Edit: change{"c.hanging >= maxAbandoned && c.lastCall < limit", "false"}, CaughtBy: "TestPingOfCallsThatHang"},
 	{Name: "who leaves waits for half of the longest time",
-		Edit: change{"max(c.stopAt, c.idleSince) + min(c.cfg.TermLength/2, leaveTime)", "max(c.stopAt, c.idleSince) + leaveTime"}, CaughtBy: "TestRule11RetryAfterOfAShortTerm"},
+		Edit: change{"max(c.stopAt, c.idleSince) + min(c.cfg.TermLength/2, leaveTime)", "max(c.stopAt, c.idleSince) + leaveTime"}, CaughtBy: "TestRule11RetryAfterWhileLeaving"},
 	{Name: "a wish for a pause outlives a write",
 		Edit: change{"		u.pause = 0\n", ""}, CaughtBy: "TestRule11RetryAfterIsOver"},
 	{Name: "a feed ignores that its store asks for a pause",

@@ -258,15 +258,20 @@ func TestEmptiedRecordIsWaitedFor(t *testing.T) {
 func TestAnnounceIsOneExtension(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) { c.HostPort = []string{"old:1"} })
+		host, params := []string{"old:1"}, []byte("v1") // they are the caller's when Start has returned
+		a := join(t, d, "a", func(c *config) { c.HostPort, c.ConnectionParams = host, params })
+		host[0], params[0] = "scribbled", 'x'
 		sleep(8 * time.Second) // the first extension was at 7 s
+		if e := d.Entry(); !slices.Equal(e.HostPort, []string{"old:1"}) || string(e.ConnectionParams) != "v1" {
+			t.Errorf("on record is %+v", e)
+		}
 		began := time.Now()
 		sleep(2 * time.Second)
-		host, params := []string{"new:1"}, []byte("v2")
+		host, params = []string{"new:1"}, []byte("v2")
 		if err := a.Announce(host, params); err != nil {
 			t.Fatal(err)
 		}
-		host[0], params[0] = "scribbled", 'x' // they are the caller's
+		host[0], params[0] = "scribbled", 'x' // so are these
 		synctest.Wait()
 		if e := d.Entry(); !slices.Equal(e.HostPort, []string{"new:1"}) || string(e.ConnectionParams) != "v2" || e.ElectionNumber != first {
 			t.Errorf("on record is %+v", e)
@@ -368,32 +373,6 @@ func TestAnnounceRefuses(t *testing.T) {
 	})
 }
 
-// An observer is told of an announcement as of any extension.
-func TestAnnounceReachesObservers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) { c.HostPort = []string{"a:1"} })
-		sleep(2 * time.Second)
-		var seen []string
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = le.WatchConfig{Decider: d, MaxClockSkew: S}.Watch(ctx, func(_ context.Context, e le.RaceEntry) { seen = append(seen, e.HostPort...) })
-		}()
-		sleep(time.Second)
-		if err := a.Announce([]string{"a:2"}, nil); err != nil {
-			t.Fatal(err)
-		}
-		sleep(time.Second)
-		stop()
-		<-done
-		if !slices.Equal(seen, []string{"a:1", "a:2"}) {
-			t.Errorf("seen %v", seen)
-		}
-	})
-}
-
 // What is announced may take as much of a record as is allowed, if each byte of an address
 // is written as six, and not a byte more.
 func TestAnnounceAsMuchAsARecordKeeps(t *testing.T) {
@@ -421,21 +400,6 @@ func TestAnnounceDelaysNoExtension(t *testing.T) {
 		if ops := a.opsSince(began, le.OpExtend); len(ops) != 1 || !slices.Equal(d.Entry().HostPort, []string{"new:1"}) {
 			t.Errorf("%+v, on record is %v", ops, d.Entry().HostPort)
 		}
-	})
-}
-
-// A Config's HostPort and ConnectionParams are the caller's again when Start has returned.
-func TestAnnouncedByConfigIsACopy(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		host, params := []string{"a:1"}, []byte("v1")
-		a := join(t, d, "a", func(c *config) { c.HostPort, c.ConnectionParams = host, params })
-		host[0], params[0] = "scribbled", 'x'
-		sleep(T)
-		if e := d.Entry(); !slices.Equal(e.HostPort, []string{"a:1"}) || string(e.ConnectionParams) != "v1" {
-			t.Errorf("on record is %+v", e)
-		}
-		a.leads(t)
 	})
 }
 
