@@ -312,13 +312,9 @@ func TestRule11NewsAfterAnOutage(t *testing.T) {
 				b := join(t, d, "b", func(c *config) { c.PollInterval = poll }, polled)
 				o := d.Handle()
 				var observed atomic.Uint64
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error, 1)
-				go func() {
-					done <- le.WatchConfig{Decider: o.Polled(), MaxClockSkew: S, PollInterval: poll}.Watch(ctx, func(_ context.Context, e le.RaceEntry) {
-						observed.Store(uint64(e.ElectionNumber))
-					})
-				}()
+				watch(t, le.WatchConfig{Decider: o.Polled(), MaxClockSkew: S, PollInterval: poll}, func(e le.RaceEntry) {
+					observed.Store(uint64(e.ElectionNumber))
+				})
 				for i := range 20 {
 					sleep(time.Second)
 					b.store.Inject(memory.Fail(errors.New("cut off")))
@@ -337,8 +333,6 @@ func TestRule11NewsAfterAnOutage(t *testing.T) {
 						t.Errorf("after outage %d the observer has not noticed within %v", i, limit)
 					}
 				}
-				cancel()
-				<-done
 			})
 		})
 	}
@@ -684,13 +678,9 @@ func TestRule11AFailingStandby(t *testing.T) {
 			b := join(t, d, "b", polled, func(c *config) { c.PollInterval = poll })
 			var reads []time.Time
 			o := d.Handle()
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan error, 1)
-			go func() {
-				done <- le.WatchConfig{Decider: o.Polled(), MaxClockSkew: S, PollInterval: poll, Logger: slog.New(slog.DiscardHandler), Trace: &le.Trace{StoreOp: func(op le.StoreOp) {
-					reads = append(reads, op.Start)
-				}}}.Watch(ctx, func(context.Context, le.RaceEntry) {})
-			}()
+			stop := watch(t, le.WatchConfig{Decider: o.Polled(), MaxClockSkew: S, PollInterval: poll, Logger: slog.New(slog.DiscardHandler), Trace: &le.Trace{StoreOp: func(op le.StoreOp) {
+				reads = append(reads, op.Start)
+			}}})
 			sleep(T)
 			b.store.Inject(memory.LoseRequests())
 			o.Inject(memory.LoseRequests())
@@ -704,8 +694,7 @@ func TestRule11AFailingStandby(t *testing.T) {
 			for _, op := range b.opsSince(cut) {
 				ours = append(ours, op.Start)
 			}
-			cancel()
-			<-done
+			stop()
 			n := 0
 			for n < len(reads) && reads[n].Before(cut) {
 				n++
@@ -1025,13 +1014,10 @@ func TestRule12ManyObserversSpread(t *testing.T) {
 				leader := slow(d)
 				w.join(t, "leader", bareOf(leader, pushed))
 				var lapsed atomic.Int64
-				done := make(chan error, 500)
-				ctx, cancel := context.WithCancel(t.Context())
 				for range 500 {
 					time.Sleep(T / 500)
-					o := le.WatchConfig{Decider: bareOf(slow(d), pushed), MaxClockSkew: S, Trace: w.trace(), Logger: slog.New(slog.DiscardHandler),
-						Lapsed: func(context.Context, le.RaceEntry) { lapsed.Add(1) }}
-					go func() { done <- o.Watch(ctx, func(context.Context, le.RaceEntry) {}) }()
+					watch(t, le.WatchConfig{Decider: bareOf(slow(d), pushed), MaxClockSkew: S, Trace: w.trace(), Logger: slog.New(slog.DiscardHandler),
+						Lapsed: func(context.Context, le.RaceEntry) { lapsed.Add(1) }})
 				}
 				sleep(T)
 				gone := time.Now()
@@ -1039,10 +1025,6 @@ func TestRule12ManyObserversSpread(t *testing.T) {
 				sleep(T + S + spread + T/2)
 				if _, most := w.since(gone); most > 100 || lapsed.Load() != 500 {
 					t.Errorf("%d operations within 100 ms, and %d lapses, want at most 100, and 500", most, lapsed.Load())
-				}
-				cancel()
-				for range 500 {
-					<-done
 				}
 			})
 		})

@@ -21,20 +21,14 @@ func TestRule14EveryWriteRaisesTheOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		var written []le.RaceEntry
-		watch := func(op memory.Op) memory.Fault {
+		observer := d.Handle()
+		observer.Inject(func(op memory.Op) memory.Fault {
 			if op.Kind == memory.Feed {
 				written = append(written, *op.Entry)
 			}
 			return memory.Fault{}
-		}
-		observer := d.Handle()
-		observer.Inject(watch)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = le.WatchConfig{Decider: observer}.Watch(ctx, func(context.Context, le.RaceEntry) {})
-		}()
+		})
+		stop := watch(t, le.WatchConfig{Decider: observer})
 		a, b := join(t, d, "a"), join(t, d, "b")
 		sleep(30 * time.Second)
 		if err := le.Transfer(t.Context(), d, "b"); err != nil {
@@ -48,8 +42,7 @@ func TestRule14EveryWriteRaisesTheOrder(t *testing.T) {
 		a.quit()
 		synctest.Wait() // a feed may merge a leadership's beginning with its end
 		b.quit()
-		cancel()
-		<-done
+		stop()
 		if len(written) < 10 {
 			t.Fatalf("only %d records seen", len(written))
 		}

@@ -4,7 +4,6 @@ package rules
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -235,13 +234,7 @@ func TestStoreGoneBackIsSaid(t *testing.T) {
 		d.Replace(&le.RaceEntry{ElectionNumber: 41, Incarnation: "x", TermLength: T, TermExpiry: time.Now()})
 		var log, watched lines
 		b := join(t, d, "b", polled, logged(&log))
-		ctx, stop := context.WithCancel(t.Context())
-		watching := make(chan struct{})
-		go func() {
-			defer close(watching)
-			_ = le.WatchConfig{Decider: d.Polled(), MaxClockSkew: S, Logger: slog.New(slog.NewTextHandler(&watched, nil))}.
-				Watch(ctx, func(context.Context, le.RaceEntry) {})
-		}()
+		watch(t, le.WatchConfig{Decider: d.Polled(), MaxClockSkew: S, Logger: watched.logger()})
 		sleep(T)
 		b.leads(t)
 		for i := 1; i <= 2; i++ {
@@ -263,8 +256,6 @@ func TestStoreGoneBackIsSaid(t *testing.T) {
 			sleep(2 * T)
 			b.leads(t)
 		}
-		stop()
-		<-watching
 	})
 }
 
@@ -298,10 +289,7 @@ func TestRecordThatIsGoneIsSaid(t *testing.T) {
 				d := memory.NewDecider()
 				var led, watched lines
 				a := join(t, d, "a", func(c *config) { c.Decider = hide(c.Decider.(*memory.Decider)) }, logged(&led))
-				go func() {
-					_ = le.WatchConfig{Decider: hide(d.Handle()), MaxClockSkew: S, PollInterval: time.Second, Logger: slog.New(slog.NewTextHandler(&watched, nil))}.
-						Watch(t.Context(), func(context.Context, le.RaceEntry) {})
-				}()
+				watch(t, le.WatchConfig{Decider: hide(d.Handle()), MaxClockSkew: S, PollInterval: time.Second, Logger: watched.logger()})
 				sleep(2 * T)
 				for i := 1; i <= 2; i++ {
 					if i == 1 {
@@ -344,9 +332,8 @@ func TestUndoneAcquisitionIsReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		d.Replace(vacantAt(4))
-		ctx, cancel := context.WithCancel(t.Context())
 		var told []string
-		done, reads := make(chan struct{}), 0
+		reads := 0
 		observer := d.Handle()
 		observer.Inject(func(op memory.Op) memory.Fault {
 			if op.Kind == memory.Read {
@@ -354,10 +341,7 @@ func TestUndoneAcquisitionIsReplaced(t *testing.T) {
 			}
 			return memory.Fault{}
 		})
-		go func() {
-			defer close(done)
-			_ = le.WatchConfig{Decider: observer}.Watch(ctx, func(_ context.Context, e le.RaceEntry) { told = append(told, e.LeaderID) })
-		}()
+		stop := watch(t, le.WatchConfig{Decider: observer}, func(e le.RaceEntry) { told = append(told, e.LeaderID) })
 		sleep(time.Second)
 		d.Tell(other(5))
 		sleep(time.Second)
@@ -366,8 +350,7 @@ func TestUndoneAcquisitionIsReplaced(t *testing.T) {
 		sleep(time.Second)
 		d.Tell(other(5)) // again, but now it is known which it is
 		sleep(time.Second)
-		cancel()
-		if <-done; len(told) != 3 || told[1] != "other" || told[2] != "rival" {
+		if stop(); len(told) != 3 || told[1] != "other" || told[2] != "rival" {
 			t.Errorf("told of %q", told)
 		}
 		if reads != 1 {
