@@ -354,7 +354,7 @@ var planted = []mutants.Mutant{
 	{Name: "a claim is not awaited",
 		Edit: change{"	case c.call != nil:\n		return false\n", ""}, CaughtBy: "TestTryAcquireAwaits"},
 	{Name: "a reset past all counting",
-		Edit: change{"	case err == nil && e.Extension >= uint64(MaxElectionNumber) && after == e.ElectionNumber:", "	case false:"}, CaughtBy: "TestResetJudgesByBounds"},
+		Edit: change{"	case err == nil && e.Extension >= uint64(MaxElectionNumber) && after == e.ElectionNumber:", "	case false:"}, CaughtBy: "TestResetRefusesWhile"},
 	{Name: "a claim that failed is not read back",
 		Edit: change{"	case c.l.base.of == nil || c.l.unsure:\n", "	case c.l.base.of == nil:\n"}, CaughtBy: "TestTryAcquireReads"},
 	{Name: "a single campaign leads again",
