@@ -440,6 +440,16 @@ func TestLeaseRule6QuietOfASetBack(t *testing.T) {
 			p.due(at(tT+tD-1), wish{}, "")
 			p.due(at(tT+tD), wish{}, OpRelease)
 		},
+		"another state of the same order is as old": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(held(5, -time.Hour), at(-1))
+			p.reads(held(5, -time.Hour, by("other")), at(0))
+			p.answers(lands(p.begins(at(0), leads, OpAcquire)), wasWritten, at(0), at(0))
+			if p.lead != nil {
+				t.Error("it leads")
+			}
+			p.due(at(tT+tD-1), leads, "")
+		},
 		"a refusal shows nothing": func(t *testing.T) {
 			p := newPlay(t)
 			p.reads(held(5, -time.Hour), at(-1))
