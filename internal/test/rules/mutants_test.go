@@ -130,7 +130,7 @@ var planted = []mutants.Mutant{
 	{Name: "LeaderID trusted for Incarnation",
 		Edit: change{"case news, r.ElectionNumber == d.number && !r.Vacant() && (r.Incarnation != d.confirmed.of.Incarnation || r.Compare(d.confirmed.of) >= 0):", "case news && r.LeaderID != l.id:"}, CaughtBy: "TestLeaseRule8"},
 	{Name: "lost race taken for a loss",
-		Edit: change{"	c.l.open(nil)\n	c.writes.Failed(a.start.mono, c.keeps || lostRace)\n", "	c.l.open(nil)\n	c.writes.Failed(a.start.mono, c.keeps || lostRace)\n	if c.leadership != nil && lostRace {\n		c.l.leave(ErrOusted)\n		c.endLeadership(now, ErrOusted)\n	}\n"}, CaughtBy: "TestRule07ErrLostRace",
+		Edit: change{"	c.l.open(nil)\n	c.writes.Failed(a.start.mono, c.keeps || lostRace)\n", "	c.l.open(nil)\n	c.writes.Failed(a.start.mono, c.keeps || lostRace)\n	if c.leadership != nil && lostRace {\n		c.l.leave(ErrOusted)\n		c.endLeadership(now, ErrOusted)\n	}\n"}, CaughtBy: "TestRule07LostAnswerIs",
 		Simulation: "TestSeeds", Says: "though nothing has happened to its leader"},
 	{Name: "lost answer taken for a loss",
 		Edit: change{"	c.l.open(nil)\n	c.writes.Failed(a.start.mono, c.keeps || lostRace)\n", "	c.l.open(nil)\n	c.writes.Failed(a.start.mono, c.keeps || lostRace)\n	if c.leadership != nil {\n		c.l.leave(ErrOusted)\n		c.endLeadership(now, ErrOusted)\n	}\n"}, CaughtBy: "TestRule07LostAnswerIs"},

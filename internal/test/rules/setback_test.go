@@ -202,28 +202,6 @@ func TestWatchTellsLapsedToASlowCallback(t *testing.T) {
 	})
 }
 
-// Rule 16: a check of Healthy that came too late is forgotten when it returns, and the
-// next one asked, also when that is well only then.
-func TestRule16LateHealthIsAskedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		hang := make(chan struct{})
-		n := 0
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
-			c.Healthy = func(context.Context) error {
-				if n++; n == 2 {
-					<-hang
-				}
-				return nil
-			}
-		})
-		sleep(2 * T)
-		a.follows(t)
-		close(hang)
-		sleep(T)
-		a.leads(t)
-	})
-}
-
 const goneBack = "the store has gone back"
 
 // A record that was deleted, and begun anew by one who knew nothing, is no news to those who
