@@ -367,6 +367,10 @@ func TestClaimsBury(t *testing.T) {
 	if got := strings.Join(l.bury(), " "); got != "i2" || !l.dead["i3"] {
 		t.Errorf("buried %q", got)
 	}
+	l.learn(vacant(2), wasRead, at(1), at(1)) // by what is known it holds the record still
+	if got := l.bury(); len(got) > 0 {
+		t.Errorf("buried %q", got)
+	}
 	l.learn(vacant(3, by("i3")), wasRead, at(1), at(1))
 	if got := strings.Join(l.bury(), " "); got != "i3" {
 		t.Errorf("buried %q", got)
