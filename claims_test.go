@@ -201,6 +201,7 @@ func TestLeaseRule3Claim(t *testing.T) {
 		"a hold has no patience":       {learns: []learned{{d: 0, of: held(3, 0, hold(time.Minute), until(far))}}, want: far + time.Minute + tS},
 		"a hold of one's own neither":  {set: func(l *lease) { l.hold = time.Hour }, learns: []learned{{d: 0, of: held(3, 0, until(far))}}, want: far + tS},
 		"a vacancy on hold":            {learns: []learned{{d: 0, of: vacant(3, hold(time.Minute), until(0))}}, want: time.Minute + tS},
+		"on a hold that is just over":  {learns: []learned{{d: 0, of: vacant(3, hold(1), until(0))}}, want: tS + 1},
 		"by a wrong clock":             {learns: []learned{{d: 0, of: vacant(3, hold(time.Minute), until(far))}}, want: time.Minute + tD + time.Minute/15},
 		"on hold for this one":         {learns: []learned{{d: 0, of: vacant(3, reserved("a", 0), hold(time.Minute))}}, want: time.Minute + tS},
 		"a hold that is negative":      {learns: []learned{{d: 0, of: held(3, 0, hold(-time.Hour))}}, want: tT + tS},
@@ -235,6 +236,7 @@ func TestLeaseRule4Measured(t *testing.T) {
 		"a vacancy on hold":          {set: measured, learns: []learned{{d: s, of: vacant(3, hold(tT))}}, want: s + tT + 2*tD, marked: true},
 		"a vacancy":                  {set: measured, learns: []learned{{d: s, of: vacant(3)}}, want: s, marked: true},
 		"an older state, later seen": {set: measured, learns: []learned{{d: 0, of: held(5, 0)}, {d: 10 * s, of: held(4, 0)}}, want: 10*s + 2*(tT+tD), marked: true},
+		"of no length":               {set: measured, learns: []learned{{d: s, of: held(3, 0, ofTerm(0))}}, want: s + tT + tD, marked: true},
 		"stale reads in between":     {set: measured, learns: []learned{{d: 0, of: held(3, 0, extended(1))}, {d: 5 * s, of: held(3, -7*s)}, {d: 6 * s, of: held(3, 0, extended(1))}}, want: tT + tD, marked: true},
 		"an older state, seen again": {set: measured, learns: []learned{{d: 0, of: held(3, 0, extended(2))}, {d: s, of: held(3, 0, extended(1))}, {d: 3 * s, of: held(3, s, extended(3))}, {d: 14 * s, of: held(3, 0, extended(1))}}, want: 14*s + 2*(tT+tD), marked: true},
 		"a hold of a tiny term":      {set: measured, learns: []learned{{d: 0, of: vacant(3, hold(time.Hour), ofTerm(1))}}, want: 2*time.Hour + tD, marked: true},
@@ -348,6 +350,11 @@ func TestClaimsReplaced(t *testing.T) {
 	if news := l.learn(asked(held(5, 0), "landed"), wasRead, at(2), at(2)); !news || l.newest.of.Successor != "landed" || l.newest.seen != at(0).mono || l.quiet != 0 {
 		t.Errorf("news %t, %+v, quiet %v", news, l.newest, l.quiet)
 	}
+	l.learn(asked(held(6, 0), "told"), wasPushed, at(3), at(3))
+	l.learn(asked(held(6, 0), "told"), wasRead, at(4), at(4))
+	if news := l.learn(asked(held(6, 0), "another"), wasRead, at(5), at(5)); news || l.newest.of.Successor != "told" {
+		t.Errorf("what was read since is replaced: news %t, %+v", news, l.newest)
+	}
 }
 
 // The dead that hold nothing that is known are forgotten.
@@ -358,6 +365,10 @@ func TestClaimsBury(t *testing.T) {
 		l.dead[id] = true
 	}
 	if got := strings.Join(l.bury(), " "); got != "i2" || !l.dead["i3"] {
+		t.Errorf("buried %q", got)
+	}
+	l.learn(vacant(2), wasRead, at(1), at(1)) // by what is known it holds the record still
+	if got := l.bury(); len(got) > 0 {
 		t.Errorf("buried %q", got)
 	}
 	l.learn(vacant(3, by("i3")), wasRead, at(1), at(1))

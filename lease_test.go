@@ -101,7 +101,7 @@ func TestLeaseRule1Term(t *testing.T) {
 	rows{
 		"until T after the look at the clock before it": func(t *testing.T) {
 			_, won := elected(t)
-			if !won.TermExpiry.Equal(zero.Add(tT)) || won.TermLength != tT || won.LeaderID != "a" || won.Vacant() {
+			if !won.TermExpiry.Equal(zero.Add(tT)) || won.TermLength != tT || won.LeaderID != "a" || won.Vacant() || won.Hold != 0 {
 				t.Errorf("%+v", won)
 			}
 		},
@@ -113,6 +113,9 @@ func TestLeaseRule1Term(t *testing.T) {
 			}
 			p.answers(lands(r), wasWritten, off(tT/2, -time.Hour), off(tT/2, -time.Hour))
 			p.liveUntil(tT - tS)
+			if v := p.lead.view; v.live(off(tT-tS, -time.Hour)) || !v.live(off(tT-tS-1, -time.Hour)) {
+				t.Errorf("by the monotonic clock it lives until %v", v.mono-time.Hour)
+			}
 		},
 		"nor by a later attempt": func(t *testing.T) {
 			p, won := elected(t)
@@ -124,7 +127,9 @@ func TestLeaseRule1Term(t *testing.T) {
 			if p.answers(lands(r), wasWritten, now, now); !r.TermExpiry.Equal(lost.TermExpiry) {
 				t.Errorf("%+v after %+v", r, lost)
 			}
-			p.liveUntil(tT/2 + tT - tS)
+			if v := p.lead.view; v.live(off(tT/2+tT-tS, -time.Hour)) || !v.live(off(tT/2+tT-tS-1, -time.Hour)) {
+				t.Errorf("by the monotonic clock it lives until %v", v.mono-time.Hour)
+			}
 		},
 		"marked records differ by it": func(t *testing.T) {
 			p, won := elected(t, func(p *policy) { p.measured, p.checked = true, false })
@@ -203,6 +208,16 @@ func TestLeaseRule2View(t *testing.T) {
 			p.answers(lands(r), wasWritten, at(tT/2), at(tT/2))
 			p.liveUntil(tT/2 + tT - tS)
 		},
+		"an earlier attempt that has landed moves it": func(t *testing.T) {
+			p, won := elected(t)
+			one := p.begins(at(tT/2), leads, OpExtend)
+			p.open(nil)
+			p.reads(won, at(tT/2))
+			p.begins(at(tT/2+tS), leads, OpExtend)
+			p.open(nil)
+			p.reads(lands(one), at(tT/2+tS))
+			p.liveUntil(tT/2 + tT - tS)
+		},
 		"an older write of its own does not move it back": func(t *testing.T) {
 			p, won := elected(t)
 			one := p.begins(at(tT/2), leads, OpExtend)
@@ -237,12 +252,14 @@ func TestLeaseRule2View(t *testing.T) {
 			p.endedBy(ErrExpired)
 		},
 		"measured: a suspend while the acquisition is out, though the clock is set back later": func(t *testing.T) {
-			p := newPlay(t, func(p *policy) { p.measured, p.checked = true, false })
-			p.reads(vacant(3), at(0))
-			won := p.begins(at(0), leads, OpAcquire)
-			p.look(off(tS, 5*time.Second))
-			if p.answers(lands(won), wasWritten, at(0), off(2*tS, tS/2)); p.lead != nil {
-				t.Errorf("it leads by %+v", p.lead.view)
+			for _, ahead := range []time.Duration{5 * time.Second, -5 * time.Second} { // by -5 s it would hide a suspend
+				p := newPlay(t, func(p *policy) { p.measured, p.checked = true, false })
+				p.reads(vacant(3), at(0))
+				won := p.begins(at(0), leads, OpAcquire)
+				p.look(off(tS, ahead))
+				if p.answers(lands(won), wasWritten, at(0), off(2*tS, tS/2)); p.lead != nil {
+					t.Errorf("it leads by %+v", p.lead.view)
+				}
 			}
 		},
 		"measured: a set-back within the allowance brings it forward": func(t *testing.T) {
@@ -397,6 +414,14 @@ func TestLeaseRule6QuietOfARobber(t *testing.T) {
 			p.answers(lands(r, s+1), wasWritten, off(s, ahead), off(s, ahead))
 			p.due(off(5*tT, ahead), leads, OpRelease)
 		},
+		"its own bound of nothing that it robbed": func(t *testing.T) {
+			p, _ := elected(t)
+			if p.bounded(0); p.lead == nil || p.quiet != 0 {
+				t.Fatalf("%v, quiet until %v", p.ended, p.quiet)
+			}
+			p.bounded(time.Hour)
+			p.due(at(1), leads, OpRelease)
+		},
 		"a vacancy robs nobody": func(t *testing.T) {
 			p, r := rob(t, vacant(3))
 			p.answers(lands(r, s+1), wasWritten, off(s, ahead), off(s, ahead))
@@ -439,6 +464,16 @@ func TestLeaseRule6QuietOfASetBack(t *testing.T) {
 			p.answers(lands(r), wasWritten, at(0), at(0))
 			p.due(at(tT+tD-1), wish{}, "")
 			p.due(at(tT+tD), wish{}, OpRelease)
+		},
+		"another state of the same order is as old": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(held(5, -time.Hour), at(-1))
+			p.reads(held(5, -time.Hour, by("other")), at(0))
+			p.answers(lands(p.begins(at(0), leads, OpAcquire)), wasWritten, at(0), at(0))
+			if p.lead != nil {
+				t.Error("it leads")
+			}
+			p.due(at(tT+tD-1), leads, "")
 		},
 		"a refusal shows nothing": func(t *testing.T) {
 			p := newPlay(t)
@@ -548,6 +583,10 @@ func TestLeaseRule7Open(t *testing.T) {
 			if !p.holds(at(tT-1)) || p.holds(at(tT)) {
 				t.Error("for a term from when it began")
 			}
+			p.reads(vacant(3, extended(10)), at(1))
+			if p.holds(at(1)) {
+				t.Error("what it was conditional on is gone")
+			}
 			p.reads(held(9, 0), at(1))
 			if p.holds(at(1)) {
 				t.Error("a newer record of another")
@@ -602,14 +641,15 @@ func TestLeaseRule8Loss(t *testing.T) {
 		how  source
 		lost bool
 	}{
-		"a newer leader, read":   {func(*RaceEntry) *RaceEntry { return held(9, 0) }, wasRead, true},
-		"a newer leader, pushed": {func(*RaceEntry) *RaceEntry { return held(9, 0) }, wasPushed, true},
-		"a newer vacancy":        {func(*RaceEntry) *RaceEntry { return vacant(9) }, wasPushed, true},
-		"an older leader":        {func(*RaceEntry) *RaceEntry { return held(2, 0) }, wasRead, false},
-		"its own record":         {func(won *RaceEntry) *RaceEntry { return won.Clone() }, wasRead, false},
-		"a request":              {func(won *RaceEntry) *RaceEntry { return asked(won, "c") }, wasPushed, false},
-		"a release by another":   {func(won *RaceEntry) *RaceEntry { return vacant(4, by(won.Incarnation), extended(1)) }, wasRead, true},
-		"a clone's extension":    {func(won *RaceEntry) *RaceEntry { r := won.Clone(); r.Extension, r.WriteID = 1, "clone"; return r }, wasRead, true},
+		"a newer leader, read":       {func(*RaceEntry) *RaceEntry { return held(9, 0) }, wasRead, true},
+		"a newer leader, pushed":     {func(*RaceEntry) *RaceEntry { return held(9, 0) }, wasPushed, true},
+		"a newer vacancy":            {func(*RaceEntry) *RaceEntry { return vacant(9) }, wasPushed, true},
+		"an older leader":            {func(*RaceEntry) *RaceEntry { return held(2, 0) }, wasRead, false},
+		"its own record":             {func(won *RaceEntry) *RaceEntry { return won.Clone() }, wasRead, false},
+		"a request":                  {func(won *RaceEntry) *RaceEntry { return asked(won, "c") }, wasPushed, false},
+		"a release by another":       {func(won *RaceEntry) *RaceEntry { return vacant(4, by(won.Incarnation), extended(1)) }, wasRead, true},
+		"a clone's extension":        {func(won *RaceEntry) *RaceEntry { r := won.Clone(); r.Extension, r.WriteID = 1, "clone"; return r }, wasRead, true},
+		"a clone's in the same tick": {func(won *RaceEntry) *RaceEntry { r := won.Clone(); r.WriteID, r.Token = "clone", nil; return r }, wasRead, true},
 		"with the same numbers": {func(won *RaceEntry) *RaceEntry {
 			r := won.Clone()
 			r.Extension, r.TermExpiry = 1, r.TermExpiry.Add(1)
@@ -633,6 +673,13 @@ func TestLeaseRule8Loss(t *testing.T) {
 			if p.reads(lands(held(3, 0), 2*time.Hour+1), at(0)); p.mistrust {
 				t.Error("the store's clock may have been wrong when it was written")
 			}
+		},
+		"another of the same number, though older than its extension": func(t *testing.T) {
+			p, won := elected(t)
+			r := p.begins(at(tT/2), leads, OpExtend)
+			p.answers(lands(r), wasWritten, at(tT/2), at(tT/2))
+			p.reads(held(won.ElectionNumber, 0), at(tT/2))
+			p.endedBy(ErrOusted)
 		},
 		"a record that the store has lost is put back": func(t *testing.T) {
 			for _, lost := range []*RaceEntry{vacant(1), vacant(1, reserved("c", time.Hour)), vacant(1, hold(time.Hour)), {}} {
@@ -699,6 +746,13 @@ func TestLeaseRule9Leave(t *testing.T) {
 				t.Errorf("%+v", p.lead)
 			}
 		},
+		"one to go on is none": func(t *testing.T) {
+			p, won := elected(t)
+			p.reads(asked(won, "a"), at(tS))
+			if r := p.begins(at(tT/2), leads, OpExtend); p.lead.asked != "" || r.Successor != "" {
+				t.Errorf("asked for %q, written is %+v", p.lead.asked, r)
+			}
+		},
 		"who does not lead": func(t *testing.T) {
 			p := newPlay(t)
 			p.leave(ErrResigned)
@@ -715,7 +769,10 @@ func TestLeaseRule9Leave(t *testing.T) {
 			p.due(at(1), wish{}, "") // the view lives
 			p.leave(ErrResigned)
 			p.due(at(1), wish{work: true}, "")
-			if r := p.begins(at(1), wish{}, OpRelease); !r.Vacant() || r.ElectionNumber != won.ElectionNumber || r.Extension != 1 || r.Incarnation != won.Incarnation || r.WriteID != "" || r.Hold != 0 {
+			if !p.holds(at(1)) {
+				t.Error("it has it")
+			}
+			if r := p.begins(at(1), wish{}, OpRelease); !r.Vacant() || r.Unsynchronized || r.ElectionNumber != won.ElectionNumber || r.Extension != 1 || r.Incarnation != won.Incarnation || r.WriteID != "" || r.Hold != 0 {
 				t.Errorf("%+v", r)
 			}
 		},
@@ -787,6 +844,13 @@ func TestLeaseRule9Leave(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		},
+		"and bears no mark, though its clock is wrong": func(t *testing.T) {
+			p, _ := elected(t, func(p *policy) { p.hold = time.Minute })
+			p.bounded(time.Hour)
+			if r := p.begins(at(tS), leads, OpRelease); r.Hold != time.Minute-tS || r.Unsynchronized {
+				t.Errorf("%+v", r)
+			}
+		},
 		"a job that was not begun has none": func(t *testing.T) {
 			p, _ := elected(t, func(p *policy) { p.hold = time.Minute })
 			p.dropHold()
@@ -796,6 +860,12 @@ func TestLeaseRule9Leave(t *testing.T) {
 			p.leave(ErrResigned)
 			if r := p.vacancy(at(tT / 2)); r.Hold != 0 {
 				t.Errorf("%+v", r)
+			}
+			p, _ = elected(t, func(p *policy) { p.hold = time.Minute })
+			p.leave(ErrResigned)
+			p.dropHold()
+			if r := p.vacancy(at(tT / 2)); r.Hold != 0 {
+				t.Errorf("dropped when it had left: %+v", r)
 			}
 		},
 		"one that comes late comes with the release": func(t *testing.T) {
@@ -848,6 +918,27 @@ func TestLeaseRule9Leave(t *testing.T) {
 			p.due(at(1), wish{}, "")
 		},
 	}.run(t)
+}
+
+// A leader wakes when it is to extend, and when its view ends, by either clock.
+func TestLeaseWakes(t *testing.T) {
+	for name, c := range map[string]struct {
+		now  instant
+		w    wish
+		want time.Duration
+	}{
+		"to extend":             {at(0), leads, tT / 2},
+		"which is due":          {at(tT / 2), leads, tT/2 - tS},
+		"which it is not to do": {at(tS), wish{lead: true, extend: tT / 2}, tT - 2*tS},
+		"by its wall clock":     {off(0, tT/2), wish{}, tT/2 - tS},
+		"by the other":          {off(0, -time.Minute), wish{}, tT - tS},
+	} {
+		p, _ := elected(t)
+		a := newAlarm(c.now)
+		if p.wake(&a, c.w); a.in != c.want {
+			t.Errorf("%s: in %v, want %v", name, a.in, c.want)
+		}
+	}
 }
 
 // A lease remembers no more writes than a term and a half have.

@@ -329,65 +329,11 @@ func TestRule20Extremes(t *testing.T) {
 				}
 			})
 		})
-		t.Run("reserved until "+name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := replaced(t, func(e *le.RaceEntry) { e.LeaderID, e.Successor, e.TermExpiry = "", "c", expiry })
-				a := join(t, d, "a")
-				if expiry.After(time.Now()) {
-					sleep(T - time.Second)
-					a.follows(t)
-				}
-				sleep(T)
-				a.leads(t)
-			})
-		})
-		t.Run("stamped in "+name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				a := join(t, d, "a", func(c *config) { c.Decider = oddStamps{c.Decider.(*memory.Decider), expiry} })
-				sleep(3 * T)
-				a.leads(t)
-				if a.count() != 1 {
-					t.Errorf("led %d times", a.count())
-				}
-			})
-		})
 	}
 }
 
 // MaxPlus is a term that is d too long.
 func MaxPlus(d time.Duration) time.Duration { return le.MaxTermLength + d }
-
-// stamped is a version with another time.
-type stamped struct {
-	le.LeaderToken
-	at time.Time
-}
-
-func (s stamped) CommitTS() time.Time { return s.at }
-
-// oddStamps is a store whose clock is broken.
-type oddStamps struct {
-	*memory.Decider
-	at time.Time
-}
-
-func (o oddStamps) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
-	e, err := o.Decider.ReadCurrent(ctx)
-	if err == nil {
-		e.Token = stamped{e.Token, o.at}
-	}
-	return e, err
-}
-
-func (o oddStamps) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
-	if s, ok := e.Token.(stamped); ok {
-		e = e.Clone()
-		e.Token = s.LeaderToken
-	}
-	token, err := o.Decider.WriteEntry(ctx, e)
-	return stamped{token, o.at}, err
-}
 
 // Contract: what ends its goroutine, as t.FailNow does, ends nothing else: store calls
 // fail and are made again, later hooks are called.

@@ -368,19 +368,3 @@ func TestUnsynchronizedTransfer(t *testing.T) {
 		was.follows(t)
 	})
 }
-
-// replica is a store every second read of which comes from a replica that lags.
-type replica struct {
-	le.RaceDecider
-	stale func() *le.RaceEntry
-	reads int
-}
-
-func (r *replica) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
-	if r.reads++; r.reads%2 == 0 {
-		if e := r.stale(); e != nil {
-			return e, nil
-		}
-	}
-	return r.RaceDecider.ReadCurrent(ctx)
-}

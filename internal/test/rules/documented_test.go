@@ -128,16 +128,12 @@ func TestWatchMergesNoLeaderships(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		d.Replace(rival(1))
-		ctx, cancel := context.WithCancel(t.Context())
-		done, goOn := make(chan struct{}), make(chan struct{})
+		goOn := make(chan struct{})
 		var told []le.ElectionNumber
-		go func() {
-			defer close(done)
-			_ = le.WatchConfig{Decider: d}.Watch(ctx, func(_ context.Context, e le.RaceEntry) {
-				told = append(told, e.ElectionNumber)
-				<-goOn
-			})
-		}()
+		stop := watch(t, le.WatchConfig{Decider: d}, func(e le.RaceEntry) {
+			told = append(told, e.ElectionNumber)
+			<-goOn
+		})
 		sleep(time.Second)
 		for n := range le.ElectionNumber(4) {
 			d.Replace(rival(n + 2))
@@ -145,8 +141,7 @@ func TestWatchMergesNoLeaderships(t *testing.T) {
 		}
 		close(goOn)
 		sleep(time.Second)
-		cancel()
-		if <-done; !slices.Equal(told, []le.ElectionNumber{1, 2, 3, 4, 5}) {
+		if stop(); !slices.Equal(told, []le.ElectionNumber{1, 2, 3, 4, 5}) {
 			t.Errorf("told of %v", told)
 		}
 	})

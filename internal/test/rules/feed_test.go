@@ -379,16 +379,11 @@ func TestWatchLapsedNeedsTheKnownRecord(t *testing.T) {
 			}
 			return e, err
 		}}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
 		feed := struct {
 			*lying
 			le.ChangeFeed
 		}{reader, d.Handle()}
-		go func() {
-			done <- le.WatchConfig{Decider: feed, MaxClockSkew: S, Lapsed: func(context.Context, le.RaceEntry) { lapsed.Add(1) }}.
-				Watch(ctx, func(context.Context, le.RaceEntry) {})
-		}()
+		watch(t, le.WatchConfig{Decider: feed, MaxClockSkew: S, Lapsed: func(context.Context, le.RaceEntry) { lapsed.Add(1) }})
 		sleep(2 * T)
 		if lapsed.Load() != 0 {
 			t.Fatal("lapsed by a read that returned an older record")
@@ -398,8 +393,6 @@ func TestWatchLapsedNeedsTheKnownRecord(t *testing.T) {
 		if lapsed.Load() != 1 {
 			t.Fatalf("lapsed %d times once the read was true", lapsed.Load())
 		}
-		cancel()
-		<-done
 	})
 }
 

@@ -240,6 +240,23 @@ func stayOn(c *config) {
 // unstamped is stayOn without a feed.
 func unstamped(c *config) { c.Decider = stamps{c.Decider.(*memory.Decider).Polled(), noTime} }
 
+// watch observes an election until the test ends, or until stop is called, which waits for it.
+func watch(t *testing.T, w le.WatchConfig, tell ...func(le.RaceEntry)) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = w.Watch(ctx, func(_ context.Context, e le.RaceEntry) {
+			for _, f := range tell {
+				f(e)
+			}
+		})
+	}()
+	stop = func() { cancel(); <-done }
+	t.Cleanup(stop)
+	return stop
+}
+
 // quit stops a candidate and waits for it.
 func (m *member) quit() {
 	m.stop()

@@ -298,7 +298,7 @@ func (c *looking) Now() time.Time {
 	return c.Clock.Now()
 }
 
-// From the first moment at which View is that of a leadership Status says Leading: at any
+// From the first moment at which View is that of a leadership Status says Leading, and not before: at any
 // moment at which the loop asks for the time.
 func TestLeadershipAndStatusAgreeAlways(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -309,11 +309,12 @@ func TestLeadershipAndStatusAgreeAlways(t *testing.T) {
 		})
 		looks := 0
 		look := func() {
-			if a.View().ElectionNumber() == 0 {
+			number, status := a.View().ElectionNumber(), a.Status()
+			if number == le.NoElections && status != le.Leading {
 				return
 			}
-			if looks++; a.Status() != le.Leading {
-				t.Errorf("it leads, and is %v", a.Status())
+			if looks++; number == le.NoElections || status != le.Leading {
+				t.Errorf("it is %v, and its view is of leadership %d", status, number)
 			}
 		}
 		clock.f.Store(&look)
@@ -424,68 +425,32 @@ func TestRule09WorkThatEnteredOverrunsTheDrain(t *testing.T) {
 	})
 }
 
-// Whoever is told by Status that a candidate leads finds the view of that leadership.
-func TestStatusComesAfterTheView(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		clock, looks := &looking{Clock: clocks.System()}, 0
-		a := join(t, memory.NewDecider(), "a", viewOnly, func(c *config) {
-			c.Clock = clock
-			c.Decider.(*memory.Decider).Inject(memory.Slow(time.Second))
-		})
-		look := func() {
-			if a.Status() != le.Leading {
-				return
-			}
-			if looks++; a.View().ElectionNumber() == le.NoElections {
-				t.Error("it leads, and its view is of no leadership")
-			}
-		}
-		clock.f.Store(&look)
-		sleep(T)
-		clock.f.Store(nil)
-		if a.leads(t); looks == 0 {
-			t.Error("nobody looked while it led")
-		}
-	})
-}
-
-// A leadership that is lost in one step with all its callbacks says why.
+// A leadership that ends in one step with all its callbacks says why, whether it is lost, or given up and released.
 func TestLostLeadershipSaysWhy(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
-			c.OnElected, c.OnOusting = func(context.Context, *le.TimeView) {}, nil
+	for cause, c := range map[error]struct {
+		end func(t *testing.T, d *memory.Decider, a *member)
+		to  le.Status
+	}{
+		le.ErrOusted:   {func(_ *testing.T, d *memory.Decider, _ *member) { d.Replace(rival(first + 9)) }, le.Following},
+		le.ErrResigned: {func(t *testing.T, _ *memory.Decider, a *member) { go a.Resign(t.Context()) }, le.Draining},
+	} {
+		bubble(t, func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", func(c *config) {
+				c.OnElected, c.OnOusting = func(context.Context, *le.TimeView) {}, nil
+			})
+			sleep(time.Second)
+			a.leads(t)
+			a.store.Inject(memory.Slow(time.Second))
+			c.end(t, d, a)
+			sleep(5 * time.Second)
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if len(a.status) < 2 || a.status[1].From != le.Leading || a.status[1].To != c.to || !errors.Is(a.status[1].Cause, cause) || a.status[1].Number != first {
+				t.Errorf("told of %+v, want its end by %q", a.status, cause)
+			}
 		})
-		sleep(time.Second)
-		a.leads(t)
-		d.Replace(rival(first + 9))
-		synctest.Wait()
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		last := a.status[len(a.status)-1]
-		if last.From != le.Leading || last.To != le.Following || !errors.Is(last.Cause, le.ErrOusted) || last.Number != first {
-			t.Errorf("told of %+v, want its end as ousted", last)
-		}
-	})
-}
-
-// So does one that is given up when OnElected has returned, and is released.
-func TestResignedLeadershipSaysWhy(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
-			c.OnElected, c.OnOusting = func(context.Context, *le.TimeView) {}, nil
-		})
-		sleep(time.Second)
-		a.store.Inject(memory.Slow(time.Second))
-		go a.Resign(t.Context())
-		sleep(5 * time.Second)
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if n := len(a.status); n != 3 || a.status[1].From != le.Leading || a.status[1].To != le.Draining || !errors.Is(a.status[1].Cause, le.ErrResigned) || a.status[1].Number != first {
-			t.Errorf("told of %+v, want its end as resigned", a.status)
-		}
-	})
+	}
 }
 
 // OnElected runs once a leadership, never while an earlier callback of the campaign

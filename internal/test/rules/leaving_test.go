@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -655,34 +654,6 @@ func TestContractResignAwaitsATermAtMost(t *testing.T) {
 	})
 }
 
-// lags is a store one of whose reads is answered by a replica that lags: it shows an earlier state.
-type lags struct {
-	*memory.Decider
-	mu    sync.Mutex
-	stale *le.RaceEntry // what the next read shows; nil: the record
-}
-
-// lag has the next read show e.
-func (l *lags) lag(e *le.RaceEntry) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.stale = e
-}
-
-func (l *lags) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
-	l.mu.Lock()
-	e := l.stale
-	l.stale = nil
-	l.mu.Unlock()
-	if e != nil {
-		return e.Clone(), nil
-	}
-	return l.Decider.ReadCurrent(ctx)
-}
-
-// lagsPolled is lags without its feed.
-type lagsPolled struct{ le.RaceDecider }
-
 // released fails unless the record is vacant and the leadership that it names is the given one.
 func released(t *testing.T, d *memory.Decider, number le.ElectionNumber) {
 	t.Helper()
@@ -703,23 +674,30 @@ func TestRule09StaleReadSettlesNothing(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				store := &lags{Decider: d.Handle()}
-				store.Inject(func(op memory.Op) (f memory.Fault) {
+				lags := false // the next read is answered by a replica that does
+				handle := d.Handle()
+				store := &lying{handle.Polled(), func(e *le.RaceEntry, err error) (*le.RaceEntry, error) {
+					if lags {
+						lags, e = false, before.Clone()
+					}
+					return e, err
+				}}
+				handle.Inject(func(op memory.Op) (f memory.Fault) {
 					if op.Kind == memory.Write && !op.Entry.Vacant() {
-						store.lag(before)
+						lags = true
 						f.Err, f.Lands, f.AnswerDelay = memory.ErrLost, true, 100*time.Millisecond
 					}
 					return f
 				})
 				if how == "tries once" {
-					c := le.Config{Decider: lagsPolled{store}, LeaderID: "a", TermLength: T, MaxClockSkew: S, Logger: slog.New(slog.DiscardHandler)}
+					c := le.Config{Decider: store, LeaderID: "a", TermLength: T, MaxClockSkew: S, Logger: slog.New(slog.DiscardHandler)}
 					if _, err := c.TryAcquire(t.Context()); err == nil {
 						t.Error("it leads")
 					}
 					released(t, d, 8)
 					return
 				}
-				a := join(t, d, "a", func(c *config) { c.Decider = lagsPolled{store} })
+				a := join(t, d, "a", func(c *config) { c.Decider = store })
 				sleep(50 * time.Millisecond) // its acquisition has landed
 				if how == "stops" {
 					a.quit()

@@ -49,10 +49,10 @@ func (l *lines) clear() {
 	l.text.Reset()
 }
 
+func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
 // logged gives a candidate a log.
-func logged(l *lines) func(*config) {
-	return func(c *config) { c.Logger = slog.New(slog.NewTextHandler(l, nil)) }
-}
+func logged(l *lines) func(*config) { return func(c *config) { c.Logger = l.logger() } }
 
 // Without a Logger the program's own gets what goes wrong, and nothing else.
 func TestWithoutALoggerTheDefaultWarns(t *testing.T) {
@@ -293,12 +293,7 @@ func TestClocksDisagreeIsLoggedBriefly(t *testing.T) {
 		sleep(time.Second)
 		var standby, observer lines
 		join(t, d, "a", unstamped, logged(&standby))
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() {
-			done <- le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S, Logger: slog.New(slog.NewTextHandler(&observer, nil))}.Watch(ctx,
-				func(context.Context, le.RaceEntry) {})
-		}()
+		watch(t, le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S, Logger: observer.logger()})
 		sleep(time.Hour)
 		const line = "clocks disagree"
 		for name, l := range map[string]*lines{"standby": &standby, "observer": &observer} {
@@ -315,8 +310,6 @@ func TestClocksDisagreeIsLoggedBriefly(t *testing.T) {
 		if n := observer.count(line); n != before+1 {
 			t.Errorf("%d lines about another leader, want 1", n-before)
 		}
-		cancel()
-		<-done
 	})
 }
 
@@ -362,11 +355,7 @@ func TestOutageIsLoggedBriefly(t *testing.T) {
 					if !feed {
 						observed = o.Polled()
 					}
-					ctx, cancel := context.WithCancel(t.Context())
-					done := make(chan error, 1)
-					go func() {
-						done <- le.WatchConfig{Decider: observed, MaxClockSkew: S, Logger: slog.New(slog.NewTextHandler(logs["observer"], nil))}.Watch(ctx, func(context.Context, le.RaceEntry) {})
-					}()
+					watch(t, le.WatchConfig{Decider: observed, MaxClockSkew: S, Logger: logs["observer"].logger()})
 					sleep(time.Minute)
 					for _, l := range logs {
 						if l.count("level=WARN") > 0 {
@@ -400,8 +389,6 @@ func TestOutageIsLoggedBriefly(t *testing.T) {
 							t.Errorf("%s, when it is over:\n%s", who, &l.text)
 						}
 					}
-					cancel()
-					<-done
 				})
 			})
 		}

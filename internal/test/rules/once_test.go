@@ -159,26 +159,6 @@ func TestOnceLeavesTheHoldBehind(t *testing.T) {
 	})
 }
 
-// A machine that dies in mid-job leaves a hold behind as well, which its extensions have
-// carried on.
-func TestOnceHoldsWhenItsMachineDied(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		began := time.Now()
-		if ran, _ := (machine{id: "a", crashes: 20 * time.Second}).fire(t, d, time.Minute, time.Hour); !ran {
-			t.Fatal("not elected")
-		}
-		if e := d.Entry(); e.LeaderID != "a" || e.Extension == 0 {
-			t.Fatalf("on record is %+v", e)
-		}
-		b := join(t, d, "b")
-		sleep(time.Minute + S - 100*time.Millisecond - time.Since(began))
-		b.follows(t)
-		sleep(200*time.Millisecond + spread)
-		b.leads(t)
-	})
-}
-
 // Who is elected, but is told to stop before the job has begun, holds nothing.
 func TestOnceHoldsNothingForNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {

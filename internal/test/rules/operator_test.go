@@ -257,31 +257,63 @@ func TestRule18RequestMeetsAnAcquisition(t *testing.T) {
 	})
 }
 
-// Reset refuses while somebody may lead, or is to, and takes the record when nobody does;
-// the count goes on from what it was told.
+// Reset refuses while somebody may lead, or is to, and takes the record when nobody does, or by force: the count
+// goes on from what it was told. What is on record is judged with what is wrong in it bounded: it neither
+// hides somebody who may lead, nor keeps the record for ever.
 func TestResetRefusesWhileATermRuns(t *testing.T) {
-	for name, spoil := range map[string]func(*le.RaceEntry){
-		"held":           func(*le.RaceEntry) {},
-		"on hold":        func(e *le.RaceEntry) { e.LeaderID, e.Hold = "", time.Minute },
-		"reserved":       func(e *le.RaceEntry) { e.LeaderID, e.Successor = "", "b" },
-		"unsynchronized": func(e *le.RaceEntry) { e.Unsynchronized, e.TermExpiry = true, time.Now().Add(-time.Hour) },
-		"1,000 hours":    func(e *le.RaceEntry) { e.TermExpiry = time.Now().Add(1000 * time.Hour) },
-		"just expired":   func(e *le.RaceEntry) { e.TermExpiry = time.Now().Add(-T / 2) },
+	long := 2 * le.MaxTermLength
+	vacant := func(e *le.RaceEntry) { e.LeaderID = "" }
+	for name, c := range map[string]struct {
+		spoil func(*le.RaceEntry)
+		says  string // "": it is reset
+	}{
+		"held":                 {func(*le.RaceEntry) {}, "held by \"rival\""},
+		"held, negative hold":  {func(e *le.RaceEntry) { e.Hold = -time.Hour }, "held by \"rival\""},
+		"on hold":              {func(e *le.RaceEntry) { vacant(e); e.Hold = time.Minute }, "the record is on hold until"},
+		"a hold that goes on":  {func(e *le.RaceEntry) { vacant(e); e.Hold, e.TermExpiry = time.Hour, time.Now().Add(-2*T) }, "the record is on hold until"},
+		"an endless hold":      {func(e *le.RaceEntry) { vacant(e); e.Hold, e.TermExpiry = math.MaxInt64, time.Now().Add(-long) }, ""},
+		"reserved":             {func(e *le.RaceEntry) { vacant(e); e.Successor = "b" }, "reserved for \"b\""},
+		"for any successor":    {func(e *le.RaceEntry) { vacant(e); e.Successor = le.AnySuccessor }, ""},
+		"vacant":               {vacant, ""},
+		"unsynchronized":       {func(e *le.RaceEntry) { e.Unsynchronized, e.TermExpiry = true, time.Now().Add(-time.Hour) }, "force it"},
+		"1,000 hours":          {func(e *le.RaceEntry) { e.TermExpiry = time.Now().Add(1000 * time.Hour) }, "force it"},
+		"just expired":         {func(e *le.RaceEntry) { e.TermExpiry = time.Now().Add(-T / 2) }, "force it"},
+		"long expired":         {func(e *le.RaceEntry) { e.TermExpiry = time.Now().Add(-time.Hour) }, ""},
+		"an endless term":      {func(e *le.RaceEntry) { e.TermLength, e.TermExpiry = math.MaxInt64, time.Now().Add(-long) }, ""},
+		"of one number":        {func(e *le.RaceEntry) { vacant(e); e.ElectionNumber, e.Extension = 9, 4 }, ""},
+		"the last extension":   {func(e *le.RaceEntry) { vacant(e); e.ElectionNumber, e.Extension = 9, uint64(le.MaxElectionNumber) }, "cannot be extended any more"},
+		"one number before it": {func(e *le.RaceEntry) { vacant(e); e.ElectionNumber, e.Extension = 8, uint64(le.MaxElectionNumber) }, ""},
+		"past all counting":    {func(e *le.RaceEntry) { vacant(e); e.ElectionNumber = math.MaxUint64 }, "force it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				d := memory.NewDecider()
 				e := rival(7)
-				spoil(e)
+				e.Extra = map[string]string{"colour": "7"}
+				c.spoil(e)
 				d.Replace(e)
-				if err := le.Reset(t.Context(), d, 9, false); !errors.Is(err, le.ErrRefused) || !strings.Contains(err.Error(), "force it") {
-					t.Fatalf("not forced: %v", err)
+				err := le.Reset(t.Context(), d, 9, false)
+				if c.says != "" {
+					if err == nil || !strings.Contains(err.Error(), c.says) {
+						t.Fatalf("not forced: %v, want %q", err, c.says)
+					}
+					if c.says == "cannot be extended any more" {
+						return
+					}
+					if !strings.Contains(err.Error(), "force it") || !errors.Is(err, le.ErrRefused) && e.ElectionNumber <= le.MaxElectionNumber {
+						t.Errorf("not forced: %v", err)
+					}
+					err = le.Reset(t.Context(), d, 9, true)
 				}
-				if err := le.Reset(t.Context(), d, 9, true); err != nil {
+				if err != nil {
 					t.Fatal(err)
 				}
-				if e := d.Entry(); !e.Vacant() || e.ElectionNumber != 9 || e.Hold != 0 || e.Successor != "" {
-					t.Fatalf("on record is %+v", e)
+				got := d.Entry()
+				if !got.Vacant() || got.ElectionNumber != 9 || got.Hold != 0 || got.Successor != "" || got.Incarnation == "" || got.Incarnation == e.Incarnation || !got.TermExpiry.Equal(time.Now()) {
+					t.Fatalf("on record is %+v", got)
+				}
+				if e.ElectionNumber <= le.MaxElectionNumber && (got.Compare(e) <= 0 || got.Extra["colour"] != "7") {
+					t.Errorf("on record is %+v after %+v", got, e)
 				}
 				a := join(t, d, "a")
 				sleep(time.Second)
@@ -289,6 +321,25 @@ func TestResetRefusesWhileATermRuns(t *testing.T) {
 					t.Errorf("the next leadership is %d", a.View().ElectionNumber())
 				}
 			})
+		})
+	}
+}
+
+// A record that is not there begins with the number, and with the term that is usual. Else the term stays.
+func TestResetKeepsTheTerm(t *testing.T) {
+	for was, is := range map[time.Duration]time.Duration{time.Hour: time.Hour, 0: le.DefaultTermLength, -1: le.DefaultTermLength} {
+		bubble(t, func(t *testing.T) {
+			d := memory.NewDecider()
+			if e := vacantAt(7); was >= 0 {
+				e.TermLength = was
+				d.Replace(e)
+			}
+			if err := le.Reset(t.Context(), d, 9, false); err != nil {
+				t.Fatal(err)
+			}
+			if got := d.Entry(); got.ElectionNumber != 9 || got.TermLength != is || got.Extension != 0 {
+				t.Errorf("of %v: on record is %+v", was, got)
+			}
 		})
 	}
 }
@@ -317,34 +368,6 @@ func TestResetSaysUntilWhen(t *testing.T) {
 				sleep(time.Until(at) + time.Second)
 				if err := le.Reset(t.Context(), d, 9, false); err != nil {
 					t.Error(err)
-				}
-			})
-		})
-	}
-}
-
-// What nobody holds is reset without force: deleted, restored, long expired.
-func TestResetKeepsTheCount(t *testing.T) {
-	for name, before := range map[string]func() *le.RaceEntry{
-		"deleted":       func() *le.RaceEntry { return nil },
-		"restored":      func() *le.RaceEntry { e := rival(3); e.TermExpiry = time.Now().Add(-time.Hour); return e },
-		"vacant":        func() *le.RaceEntry { e := rival(7); e.LeaderID = ""; return e },
-		"of one number": func() *le.RaceEntry { e := rival(9); e.LeaderID, e.Extension = "", 4; return e },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				e := before()
-				if e != nil {
-					e.Extra = map[string]string{"colour": "7"}
-					d.Replace(e)
-				}
-				if err := le.Reset(t.Context(), d, 9, false); err != nil {
-					t.Fatal(err)
-				}
-				got := d.Entry()
-				if !got.Vacant() || got.ElectionNumber != 9 || e != nil && (got.Compare(e) <= 0 || got.Extra["colour"] != "7") {
-					t.Errorf("on record is %+v", got)
 				}
 			})
 		})
@@ -410,66 +433,6 @@ func TestResetJudgesAnew(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// What is on record is judged with what is wrong in it bounded: it neither hides somebody
-// who may lead, nor keeps the record for ever.
-func TestResetJudgesByBounds(t *testing.T) {
-	long := 2 * le.MaxTermLength
-	for name, c := range map[string]struct {
-		spoil func(*le.RaceEntry)
-		says  string // "": it is reset
-	}{
-		"a hold that goes on":  {func(e *le.RaceEntry) { e.LeaderID, e.Hold, e.TermExpiry = "", time.Hour, time.Now().Add(-2*T) }, "the record is on hold until"},
-		"held, negative hold":  {func(e *le.RaceEntry) { e.Hold = -time.Hour }, `held by "rival"`},
-		"reserved":             {func(e *le.RaceEntry) { e.LeaderID, e.Successor = "", "b" }, `reserved for "b"`},
-		"for any successor":    {func(e *le.RaceEntry) { e.LeaderID, e.Successor = "", le.AnySuccessor }, ""},
-		"an endless hold":      {func(e *le.RaceEntry) { e.LeaderID, e.Hold, e.TermExpiry = "", math.MaxInt64, time.Now().Add(-long) }, ""},
-		"an endless term":      {func(e *le.RaceEntry) { e.TermLength, e.TermExpiry = math.MaxInt64, time.Now().Add(-long) }, ""},
-		"the last extension":   {func(e *le.RaceEntry) { e.LeaderID, e.Extension, e.ElectionNumber = "", uint64(le.MaxElectionNumber), 9 }, "cannot be extended any more"},
-		"one number before it": {func(e *le.RaceEntry) { e.LeaderID, e.Extension, e.ElectionNumber = "", uint64(le.MaxElectionNumber), 8 }, ""},
-		"past all counting":    {func(e *le.RaceEntry) { e.LeaderID, e.ElectionNumber = "", math.MaxUint64 }, "force it"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				e := rival(7)
-				c.spoil(e)
-				d.Replace(e)
-				err := le.Reset(t.Context(), d, 9, false)
-				if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
-					t.Errorf("%v, want %q", err, c.says)
-				}
-				if e.ElectionNumber > le.MaxElectionNumber {
-					if err := le.Reset(t.Context(), d, 9, true); err != nil {
-						t.Errorf("forced: %v", err)
-					}
-				}
-			})
-		})
-	}
-}
-
-// What it writes is a vacancy as of now, of no candidate's writing, with the term that was.
-func TestResetWritesAVacancy(t *testing.T) {
-	for name, c := range map[string]struct{ was, is time.Duration }{"of an hour": {time.Hour, time.Hour}, "of none": {0, le.DefaultTermLength}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				e := rival(7)
-				e.LeaderID, e.Extension, e.TermLength = "", 4, c.was
-				d.Replace(e)
-				sleep(time.Minute)
-				if err := le.Reset(t.Context(), d, 9, false); err != nil {
-					t.Fatal(err)
-				}
-				got := d.Entry()
-				if !got.TermExpiry.Equal(time.Now()) || got.TermLength != c.is || got.Extension != 0 || got.Incarnation == "" || got.Incarnation == e.Incarnation {
-					t.Errorf("on record is %+v", got)
-				}
-			})
-		})
-	}
 }
 
 // A store that fails ends it with the store's error; one that refuses each write is asked

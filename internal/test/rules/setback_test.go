@@ -4,8 +4,6 @@ package rules
 
 import (
 	"context"
-	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -204,52 +202,7 @@ func TestWatchTellsLapsedToASlowCallback(t *testing.T) {
 	})
 }
 
-// Rule 16: a check of Healthy that came too late is forgotten when it returns, and the
-// next one asked, also when that is well only then.
-func TestRule16LateHealthIsAskedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		hang := make(chan struct{})
-		n := 0
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
-			c.Healthy = func(context.Context) error {
-				if n++; n == 2 {
-					<-hang
-				}
-				return nil
-			}
-		})
-		sleep(2 * T)
-		a.follows(t)
-		close(hang)
-		sleep(T)
-		a.leads(t)
-	})
-}
-
 const goneBack = "the store has gone back"
-
-// journal is a log that may be read while it is written.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
-
-// logTo has a candidate log to j.
-func logTo(j *journal) func(*config) {
-	return func(c *config) { c.Logger = slog.New(slog.NewTextHandler(j, nil)) }
-}
 
 // A record that was deleted, and begun anew by one who knew nothing, is no news to those who
 // know more. They say so, once, after a term; and again if it happens again.
@@ -257,38 +210,30 @@ func TestStoreGoneBackIsSaid(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		d.Replace(&le.RaceEntry{ElectionNumber: 41, Incarnation: "x", TermLength: T, TermExpiry: time.Now()})
-		var log, watched journal
-		b := join(t, d, "b", polled, logTo(&log))
-		ctx, stop := context.WithCancel(t.Context())
-		watching := make(chan struct{})
-		go func() {
-			defer close(watching)
-			_ = le.WatchConfig{Decider: d.Polled(), MaxClockSkew: S, Logger: slog.New(slog.NewTextHandler(&watched, nil))}.
-				Watch(ctx, func(context.Context, le.RaceEntry) {})
-		}()
+		var log, watched lines
+		b := join(t, d, "b", polled, logged(&log))
+		watch(t, le.WatchConfig{Decider: d.Polled(), MaxClockSkew: S, Logger: watched.logger()})
 		sleep(T)
 		b.leads(t)
 		for i := 1; i <= 2; i++ {
 			d.Replace(&le.RaceEntry{LeaderID: "fresh", ElectionNumber: 1, Incarnation: "y", TermLength: time.Hour, TermExpiry: time.Now().Add(time.Hour)})
 			sleep(T)
-			if n := strings.Count(log.String(), goneBack); n != i-1 {
-				t.Errorf("%d: said %d times within a term, in which a replica may lag:\n%s", i, n, log.String())
+			if n := log.count(goneBack); n != i-1 {
+				t.Errorf("%d: said %d times within a term, in which a replica may lag:\n%s", i, n, &log.text)
 			}
 			sleep(10 * T)
-			for _, j := range []*journal{&log, &watched} {
-				if n := strings.Count(j.String(), goneBack); n != i {
-					t.Errorf("%d: said %d times:\n%s", i, n, j.String())
+			for _, j := range []*lines{&log, &watched} {
+				if n := j.count(goneBack); n != i {
+					t.Errorf("%d: said %d times:\n%s", i, n, &j.text)
 				}
 			}
-			if !strings.Contains(log.String(), "known=") || !strings.Contains(log.String(), "read=1") {
-				t.Errorf("it does not say which:\n%s", log.String())
+			if log.count("known=") == 0 || log.count("read=1") == 0 {
+				t.Errorf("it does not say which:\n%s", &log.text)
 			}
 			d.Replace(&le.RaceEntry{ElectionNumber: le.ElectionNumber(100 * i), Incarnation: "z", TermLength: T, TermExpiry: time.Now()}) // as Reset
 			sleep(2 * T)
 			b.leads(t)
 		}
-		stop()
-		<-watching
 	})
 }
 
@@ -297,15 +242,15 @@ func TestStoreGoneBackIsSaid(t *testing.T) {
 func TestStoreGoneBackIsNotSaid(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
-		var log journal
-		a := join(t, d, "a", polled, logTo(&log))
+		var log lines
+		a := join(t, d, "a", polled, logged(&log))
 		sleep(5 * T)
 		a.leads(t)
 		d.Replace(nil)
 		sleep(5 * T)
 		a.leads(t)
-		if strings.Contains(log.String(), goneBack) {
-			t.Errorf("it says\n%s", log.String())
+		if log.count(goneBack) > 0 {
+			t.Errorf("it says\n%s", &log.text)
 		}
 	})
 }
@@ -320,12 +265,9 @@ func TestRecordThatIsGoneIsSaid(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				d := memory.NewDecider()
-				var led, watched journal
-				a := join(t, d, "a", func(c *config) { c.Decider = hide(c.Decider.(*memory.Decider)) }, logTo(&led))
-				go func() {
-					_ = le.WatchConfig{Decider: hide(d.Handle()), MaxClockSkew: S, PollInterval: time.Second, Logger: slog.New(slog.NewTextHandler(&watched, nil))}.
-						Watch(t.Context(), func(context.Context, le.RaceEntry) {})
-				}()
+				var led, watched lines
+				a := join(t, d, "a", func(c *config) { c.Decider = hide(c.Decider.(*memory.Decider)) }, logged(&led))
+				watch(t, le.WatchConfig{Decider: hide(d.Handle()), MaxClockSkew: S, PollInterval: time.Second, Logger: watched.logger()})
 				sleep(2 * T)
 				for i := 1; i <= 2; i++ {
 					if i == 1 {
@@ -334,9 +276,9 @@ func TestRecordThatIsGoneIsSaid(t *testing.T) {
 						d.Replace(&le.RaceEntry{})
 					}
 					sleep(T / 2)
-					for who, j := range map[string]*journal{"leader": &led, "observer": &watched} {
-						if n := strings.Count(j.String(), "the record is gone"); n != i {
-							t.Errorf("%d: the %s has said it %d times:\n%s", i, who, n, j.String())
+					for who, j := range map[string]*lines{"leader": &led, "observer": &watched} {
+						if n := j.count("the record is gone"); n != i {
+							t.Errorf("%d: the %s has said it %d times:\n%s", i, who, n, &j.text)
 						}
 					}
 					sleep(T)
@@ -368,9 +310,8 @@ func TestUndoneAcquisitionIsReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		d.Replace(vacantAt(4))
-		ctx, cancel := context.WithCancel(t.Context())
 		var told []string
-		done, reads := make(chan struct{}), 0
+		reads := 0
 		observer := d.Handle()
 		observer.Inject(func(op memory.Op) memory.Fault {
 			if op.Kind == memory.Read {
@@ -378,10 +319,7 @@ func TestUndoneAcquisitionIsReplaced(t *testing.T) {
 			}
 			return memory.Fault{}
 		})
-		go func() {
-			defer close(done)
-			_ = le.WatchConfig{Decider: observer}.Watch(ctx, func(_ context.Context, e le.RaceEntry) { told = append(told, e.LeaderID) })
-		}()
+		stop := watch(t, le.WatchConfig{Decider: observer}, func(e le.RaceEntry) { told = append(told, e.LeaderID) })
 		sleep(time.Second)
 		d.Tell(other(5))
 		sleep(time.Second)
@@ -390,8 +328,7 @@ func TestUndoneAcquisitionIsReplaced(t *testing.T) {
 		sleep(time.Second)
 		d.Tell(other(5)) // again, but now it is known which it is
 		sleep(time.Second)
-		cancel()
-		if <-done; len(told) != 3 || told[1] != "other" || told[2] != "rival" {
+		if stop(); len(told) != 3 || told[1] != "other" || told[2] != "rival" {
 			t.Errorf("told of %q", told)
 		}
 		if reads != 1 {
@@ -537,34 +474,6 @@ func (c *credulous) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderT
 	return c.answer(e), nil
 }
 
-// several is a token of a type that cannot be compared by ==.
-type several []le.LeaderToken
-
-func (s several) CommitTS() time.Time { return s[0].CommitTS() }
-
-// severally has tokens of that type.
-type severally struct{ le.RaceDecider }
-
-func (s severally) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
-	e, err := s.RaceDecider.ReadCurrent(ctx)
-	if err == nil && e.Token != nil {
-		e.Token = several{e.Token}
-	}
-	return e, err
-}
-
-func (s severally) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
-	e = e.Clone()
-	if t, ok := e.Token.(several); ok {
-		e.Token = t[0]
-	}
-	token, err := s.RaceDecider.WriteEntry(ctx, e)
-	if err != nil {
-		return nil, err
-	}
-	return several{token}, nil
-}
-
 // TestRule19SuccessIsProved: a success without a token, or with the one that was written over, is an open
 // question. It is read, and only that decides.
 func TestRule19SuccessIsProved(t *testing.T) {
@@ -573,32 +482,26 @@ func TestRule19SuccessIsProved(t *testing.T) {
 		"the older": func(e *le.RaceEntry) le.LeaderToken { return e.Token },
 	} {
 		for _, lies := range []bool{true, false} {
-			for _, severalOf := range []bool{true, false} {
-				t.Run(what, func(t *testing.T) {
-					bubble(t, func(t *testing.T) {
-						d := memory.NewDecider()
-						d.Replace(&le.RaceEntry{ElectionNumber: 7, TermExpiry: time.Now(), TermLength: T, Incarnation: "x"})
-						a := join(t, d, "a", func(c *config) {
-							inner := c.Decider.(*memory.Decider).Polled()
-							if severalOf {
-								inner = severally{inner}
-							}
-							c.Decider = &credulous{inner, lies, answer}
-						})
-						sleep(2 * T)
-						if lies {
-							if a.follows(t); a.count() > 0 {
-								t.Errorf("it has led by what was never written")
-							}
-							if ops := a.opsSince(time.Time{}, le.OpAcquire); len(ops) == 0 || ops[0].Err == nil {
-								t.Errorf("%+v: want an error", ops)
-							}
-							return
-						}
-						a.leads(t) // the record shows it
+			t.Run(what, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					d := memory.NewDecider()
+					d.Replace(vacantAt(7))
+					a := join(t, d, "a", func(c *config) {
+						c.Decider = &credulous{c.Decider.(*memory.Decider).Polled(), lies, answer}
 					})
+					sleep(2 * T)
+					if !lies {
+						a.leads(t) // the record shows it
+						return
+					}
+					if a.follows(t); a.count() > 0 {
+						t.Errorf("it has led by what was never written")
+					}
+					if ops := a.opsSince(time.Time{}, le.OpAcquire); len(ops) == 0 || ops[0].Err == nil {
+						t.Errorf("%+v: want an error", ops)
+					}
 				})
-			}
+			})
 		}
 	}
 }
