@@ -237,34 +237,6 @@ func TestResolverWithoutTheStore(t *testing.T) {
 	}
 }
 
-func TestResolveNow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		mine, reads := counted(d)
-		cc, r := build(t, legrpc.NewBuilder(le.WatchConfig{Decider: mine.Polled(), MaxClockSkew: S, PollInterval: time.Hour}, nil))
-		synctest.Wait()
-		before := reads.Load()
-		d.Replace(record(1, "a", "10.0.0.1:1"))
-		for range 100 {
-			r.ResolveNow(resolver.ResolveNowOptions{})
-		}
-		expect(t, cc, "10.0.0.1:1", 1)
-		d.Replace(record(2, "b", "10.0.0.2:1"))
-		for range 100 {
-			r.ResolveNow(resolver.ResolveNowOptions{})
-		}
-		time.Sleep(time.Second - time.Millisecond)
-		expect(t, cc, "10.0.0.1:1", 1)
-		time.Sleep(time.Millisecond)
-		expect(t, cc, "10.0.0.2:1", 2)
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		if n := reads.Load() - before; n != 2 {
-			t.Errorf("200 calls of ResolveNow made %d reads, want 2", n)
-		}
-	})
-}
-
 // Closed while the store hangs and does not heed its ctx, it does not hang too.
 func TestResolverCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -272,7 +244,6 @@ func TestResolverCloses(t *testing.T) {
 		d := memory.NewDecider()
 		d.Inject(func(memory.Op) memory.Fault { return memory.Fault{Hang: hang} })
 		_, r := build(t, of(d.Polled()))
-		r.ResolveNow(resolver.ResolveNowOptions{})
 		synctest.Wait()
 		begin := time.Now()
 		r.Close()
@@ -298,8 +269,7 @@ func TestWrongWatchConfig(t *testing.T) {
 	}
 }
 
-// All channels of a Builder, and of those made of it, have one watch, from the first to the
-// last; and one read if all ask at once, since a leader's connections have broken.
+// All channels of a Builder, and of those made of it, have one watch, from the first to the last.
 func TestOneWatchForAllChannels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := memory.NewDecider()
@@ -330,21 +300,6 @@ func TestOneWatchForAllChannels(t *testing.T) {
 		if n := reads.Load(); n < 3 || n > 5 {
 			t.Errorf("%d reads in 7 s for 50 channels that are to look every 2 s", n)
 		}
-		time.Sleep(900 * time.Millisecond) // a little before the next
-		before := reads.Load()
-		d.Replace(record(2, "b", "10.0.0.2:1"))
-		for _, r := range open {
-			r.ResolveNow(resolver.ResolveNowOptions{})
-		}
-		synctest.Wait()
-		expectAll("10.0.0.2:1")
-		if n := reads.Load() - before; n != 1 {
-			t.Errorf("%d reads when 50 channels asked at once", n)
-		}
-		time.Sleep(1500 * time.Millisecond)
-		if n := reads.Load() - before; n > 3 { // one more for those that asked in the same instant, and the poll's
-			t.Errorf("%d reads until all 50 are content", n)
-		}
 		for _, r := range open[1:] {
 			r.Close()
 		}
@@ -353,7 +308,7 @@ func TestOneWatchForAllChannels(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		expectAll("10.0.0.3:1")
 		open[0].Close()
-		before = reads.Load()
+		before := reads.Load()
 		time.Sleep(time.Minute)
 		if n := reads.Load() - before; n != 0 {
 			t.Errorf("%d reads when no channel was left", n)

@@ -246,7 +246,7 @@ func owned(t *testing.T, kind string, as func(shard.Owners) shard.Owners) *held 
 	left := make(chan struct{})
 	return &held{
 		call: func(endless bool, handle func(context.Context)) error {
-			o := &legrpc.OwnerOptions{Endless: isEndless(endless)}
+			o := &legrpc.ServerOptions{Endless: isEndless(endless)}
 			ctx := metadata.NewIncomingContext(context.Background(), metadata.Pairs(legrpc.ShardKey, "1"))
 			return interceptors{legrpc.UnaryOwnerInterceptor(as(m), o), legrpc.StreamOwnerInterceptor(as(m), o)}.call(kind, ctx, handle)
 		},

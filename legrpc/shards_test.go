@@ -267,7 +267,7 @@ func TestOwnerInterceptor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		intercept := legrpc.UnaryOwnerInterceptor(m, &legrpc.OwnerOptions{Group: "g"})
+		intercept := legrpc.UnaryOwnerInterceptor(m, &legrpc.ServerOptions{Election: "g"})
 		call := func(name string, takes time.Duration) error {
 			ctx := t.Context()
 			if name != "" {

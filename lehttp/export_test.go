@@ -33,7 +33,7 @@ func NewRouter(config leaderelection.Config) *Router {
 func (r *Router) News(e leaderelection.RaceEntry) { r.table.News(e) }
 
 // NewShardRouter returns a ShardRouter that learns of no assignment.
-func NewShardRouter() *ShardRouter { return &ShardRouter{shards: route.OfGroup(nil)} }
+func NewShardRouter() *ShardRouter { return &ShardRouter{shards: route.NewShards(nil)} }
 
 // A connection of HTTP/2 on which nothing passes any more is left within 20 s, though
 // the leader leads on; one on which the leader takes its time is not.

@@ -26,6 +26,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 	"github.com/c8e606e4/leaderelection/lehttp"
+	"github.com/c8e606e4/leaderelection/shard"
 	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
@@ -161,16 +162,30 @@ func TestAStandbyRelaysNoMark(t *testing.T) {
 	}
 }
 
-// What a Proxy of the same election has sent a standby refuses itself, whatever its Otherwise would
-// do; what another's has sent, or a client, goes there.
+// nothing owns no shard.
+type nothing struct{}
+
+func (nothing) Shard(string) (*shard.Owned, bool) { return nil, false }
+
+// What a Proxy of the same election, or of the same group for the same shard, has sent a standby refuses
+// itself, whatever its Otherwise would do. What another's has sent, or a client, goes there.
 func TestAStandbyRefusesWhatAProxyKeeps(t *testing.T) {
-	h := lehttp.RequireLeader(standby(), &lehttp.RequireOptions{Otherwise: says("elsewhere"), Election: "orders"})(says("never"))
-	for sent, refused := range map[string]bool{"": false, "proxy": false, "proxy; election=users": false, "proxy; election=orders": true} {
-		r := post()
-		r.Header.Set("Leaderelection-Sent-By", sent)
-		w := asked(h, r)
-		if mark := w.Header().Get("Leaderelection-Not-Leading"); (mark == "refused; election=orders") != refused || (w.Body.String() == "elsewhere") == refused {
-			t.Errorf("sent by %q: %d %q, mark %q", sent, w.Code, w.Body, mark)
+	o := &lehttp.RequireOptions{Otherwise: says("elsewhere"), Election: "orders"}
+	for own, c := range map[string]struct {
+		h      http.Handler
+		others []string
+	}{
+		"; election=orders":     {lehttp.RequireLeader(standby(), o)(says("never")), []string{"", "proxy", "proxy; election=users"}},
+		"; election=orders%2F2": {lehttp.RequireOwner(nothing{}, byHeader, o)(says("never")), []string{"", "proxy; election=orders", "proxy; election=orders%2F3"}},
+	} {
+		for _, sent := range append(c.others, "proxy"+own) {
+			r := post()
+			r.Header.Set("Shard", "2")
+			r.Header.Set("Leaderelection-Sent-By", sent)
+			w, refused := asked(c.h, r), sent == "proxy"+own
+			if mark := w.Header().Get("Leaderelection-Not-Leading"); (mark == "refused"+own) != refused || (w.Body.String() == "elsewhere") == refused {
+				t.Errorf("sent by %q: %d %q, mark %q", sent, w.Code, w.Body, mark)
+			}
 		}
 	}
 }

@@ -400,24 +400,26 @@ func TestProxyChecksWhatANameResolvesTo(t *testing.T) {
 }
 
 // What a client says of where it comes from, and what would raise a fence, does not
-// pass, unless the proxy's owner says so.
+// pass, unless Rewrite puts it back.
 func TestProxyHeadersFromOutside(t *testing.T) {
 	var got http.Header
 	r := routerOf(record(1, "a", address(server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { got = r.Header })))))
-	trust := func(r *http.Request) bool { return r.Header.Get("From-Ours") != "" }
-	fenced := func(p *httputil.ProxyRequest) {
-		if p.In.Header.Get("From-Ours") != "" {
-			p.Out.Header[fence.Header] = p.In.Header[fence.Header]
+	trust := func(p *httputil.ProxyRequest) {
+		if p.In.Header.Get("From-Ours") == "" {
+			return
+		}
+		for _, k := range []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "Forwarded", fence.Header} {
+			p.Out.Header[k] = p.In.Header[k]
 		}
 	}
-	byDefault, trusting := proxy(t, r, nil), proxy(t, r, &lehttp.ProxyOptions{TrustForwarded: trust, Rewrite: fenced})
+	byDefault, trusting := proxy(t, r, nil), proxy(t, r, &lehttp.ProxyOptions{Rewrite: trust})
 	for _, c := range []struct {
 		front      *httptest.Server
 		ours, want string
 	}{
 		{byDefault, "1", "For: 127.0.0.1 Proto: http Host: " + address(byDefault) + " Forwarded:  Token: "},
 		{trusting, "", "For: 127.0.0.1 Proto: http Host: " + address(trusting) + " Forwarded:  Token: "},
-		{trusting, "1", "For: 203.0.113.7, 127.0.0.1 Proto: https Host: shop.example Forwarded: for=203.0.113.7 Token: orders:7"},
+		{trusting, "1", "For: 203.0.113.7 Proto: https Host: shop.example Forwarded: for=203.0.113.7 Token: orders:7"},
 	} {
 		req := request(t, http.MethodGet, c.front.URL, nil)
 		for k, v := range map[string]string{

@@ -213,7 +213,7 @@ func TestCheckHostPort(t *testing.T) {
 }
 
 // What is expected of a leader is overdue when a later leadership has been known
-// for a while: a vacancy or an extension is none.
+// for a while, or what it led is gone: a vacancy or an extension is none.
 func TestOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := leaderelection.RaceEntry{LeaderID: "a", HostPort: []string{"127.0.0.1:1"}, ElectionNumber: 1, TermExpiry: time.Now().Add(time.Hour)}
@@ -244,6 +244,12 @@ func TestOverdue(t *testing.T) {
 		s.Overdue(time.Second, func() { calls.Add(1) }) // it has been over for long
 		expect(2)
 		table.Load().Overdue(time.Second, func() { t.Error("the present leader is called overdue") })()
+		table.Load().Overdue(time.Second, func() { calls.Add(1) })
+		table.Remove()
+		expect(3)
+		if s := table.Load(); !s.Removed() || s.Led() || s.Known() {
+			t.Errorf("what was removed is %+v", s)
+		}
 	})
 }
 
