@@ -296,7 +296,7 @@ func (w *watcher) join(r *following) (*route.Follower, error) {
 func (w *watcher) leave(r *following) {
 	w.mu.Lock()
 	delete(w.users, r)
-	if len(w.users) > 0 {
+	if len(w.users) > 0 || w.run == nil {
 		w.mu.Unlock()
 		return
 	}

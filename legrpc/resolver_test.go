@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -106,25 +105,6 @@ func expect(t *testing.T, cc *told, addresses string, updates int) {
 	}
 }
 
-// Without a Logger the warnings go to slog's default, as the watch's do.
-func TestWarningsWithoutALogger(t *testing.T) {
-	var log bytes.Buffer
-	old := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	defer slog.SetDefault(old)
-	synctest.Test(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		cc, _ := build(t, of(d.Handle()))
-		e := record(1, "a", "10.0.0.1:1")
-		e.ConnectionParams = []byte("nonsense")
-		d.Replace(e)
-		expect(t, cc, "10.0.0.1:1", 1)
-	})
-	if got := log.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "the leader's ConnectionParams") {
-		t.Errorf("logged: %s", got)
-	}
-}
-
 func TestResolverFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -168,11 +148,11 @@ func TestResolverFollows(t *testing.T) {
 			t.Errorf("service config %v", c)
 		}
 
-		for i, bad := range []*le.RaceEntry{record(3, "c", "nonsense"), record(4, "c"), record(5, "c", "a/b:1", ":1")} {
+		for i, bad := range []*le.RaceEntry{record(3, "c", "nonsense"), record(4, "c"), record(5, "c", "a/b:1", ":1", "169.254.169.254:80")} {
 			d.Replace(bad)
 			expect(t, cc, "", 6+i)
 		}
-		odd := record(6, "d", "nonsense", "10.0.0.4:1")
+		odd := record(6, "d", "nonsense", "[fe80::1]:80", "10.0.0.4:1")
 		odd.ConnectionParams = []byte("opaque")
 		d.Replace(odd)
 		expect(t, cc, "10.0.0.4:1", 9)
@@ -340,20 +320,27 @@ func TestJoiningWithoutTheStore(t *testing.T) {
 	})
 }
 
-// Of several addresses in a record calls go to those that are chosen, if they are fit and
-// allowed; and what a leader announces while it leads is followed.
+// Of several addresses in a record calls go to those that are chosen, if they are fit and allowed: a record
+// cannot send calls, with their credentials, to anywhere. What a leader announces while it leads is followed.
 func TestAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		d := memory.NewDecider()
 		b := legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S, Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
 		named, _ := build(t, b.With(&legrpc.BuilderOptions{Addresses: legrpc.Named("orders")}))
+		ours, _ := build(t, b.With(&legrpc.BuilderOptions{CheckAddress: func(hostPort string) error {
+			if hostPort != "10.0.0.1:9000" {
+				return errors.New("none of ours")
+			}
+			return nil
+		}}))
 		port, _ := build(t, b.With(&legrpc.BuilderOptions{Addresses: legrpc.Port("9000"), ServerName: func(e le.RaceEntry) string { return e.LeaderID }}))
 		e := record(1, "a", "10.0.0.1:80", "10.0.0.1:9000")
 		e.ConnectionParams = []byte(`{"addresses": {"orders": ["10.0.0.1:7", "169.254.169.254:80", "x/y"]}}`)
 		d.Replace(e)
 		expect(t, named, "10.0.0.1:7", 1)
 		expect(t, port, "10.0.0.1:9000", 1)
+		expect(t, ours, "10.0.0.1:9000", 1)
 		if name := port.states[0].Addresses[0].ServerName; name != "a" {
 			t.Errorf("the certificate is to have %q", name)
 		}
@@ -367,6 +354,7 @@ func TestAddresses(t *testing.T) {
 		d.Replace(e)
 		expect(t, named, "10.0.0.9:7", 2)
 		expect(t, port, "10.0.0.9:9000", 2)
+		expect(t, ours, "", 2)
 		e.Extension++
 		e.ConnectionParams = []byte(`{"methodConfig": []}`)
 		d.Replace(e)
@@ -376,38 +364,4 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("service config %v", port.states[2].ServiceConfig)
 		}
 	})
-}
-
-// A record cannot send calls, with their credentials, to anywhere.
-func TestCheckAddress(t *testing.T) {
-	only := func(hostPort string) error {
-		if !strings.HasPrefix(hostPort, "10.") {
-			return errors.New("none of ours")
-		}
-		return nil
-	}
-	for name, c := range map[string]struct {
-		check    func(string) error
-		hostPort []string
-		want     string
-	}{
-		"link-local":           {nil, []string{"169.254.169.254:80"}, ""},
-		"the good one of two":  {nil, []string{"[fe80::1]:80", "192.0.2.1:80"}, "192.0.2.1:80"},
-		"the caller's own":     {only, []string{"192.0.2.1:80", "10.0.0.1:80"}, "10.0.0.1:80"},
-		"none of the caller's": {only, []string{"192.0.2.1:80"}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := memory.NewDecider()
-			d.Replace(record(1, "a", c.hostPort...))
-			cc, _ := build(t, of(d.Handle()).With(&legrpc.BuilderOptions{CheckAddress: c.check}))
-			for ; ; runtime.Gosched() {
-				if got, n := cc.last(); n > 0 {
-					if got != c.want {
-						t.Errorf("gRPC is told %q, want %q", got, c.want)
-					}
-					break
-				}
-			}
-		})
-	}
 }

@@ -307,20 +307,7 @@ func TestOwnerInterceptor(t *testing.T) {
 		cut.Store(true)
 		refused(call("1", time.Minute), true)
 		cut.Store(false)
-		for len(m.Owned()) != 2 {
-			time.Sleep(100 * time.Millisecond)
-		}
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if err := call("1", 3*time.Second); err != nil {
-				t.Errorf("under way: %v", err)
-			}
-		})
-		time.Sleep(time.Second)
-		wg.Go(func() { _ = m.Leave(context.Background()) })
-		time.Sleep(time.Second)
-		refused(call("1", 0), false)
-		wg.Wait()
+		_ = m.Leave(context.Background())
 	})
 }
 
