@@ -212,17 +212,6 @@ func TestCallsGoToTheAddressThatLeads(t *testing.T) {
 	}
 }
 
-// A name that resolves to what is refused is not dialled.
-func TestDialChecksWhatANameResolvesTo(t *testing.T) {
-	routetest.Resolve(t, [4]byte{169, 254, 169, 254})
-	d := memory.NewDecider()
-	d.Replace(record(1, "a", "leader.example:1"))
-	_, err := say(t.Context(), follow(t, d.Handle(), S), "x", grpc.WaitForReady(false))
-	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "169.254.169.254 is refused") {
-		t.Errorf("%v", err)
-	}
-}
-
 // A connection on which nothing passes any more is noticed, though the leader leads on and
 // nobody else is known: by default within minutes, which every server bears, and within
 // seconds where both sides agree. Who only takes long to answer keeps the connection.
@@ -431,42 +420,6 @@ func TestHandOversLoseNothing(t *testing.T) {
 		t.Errorf("%d of %d calls were lost", n, n+l.Answered.Load())
 	}
 	l.Report(t)
-}
-
-// Calls wait or fail while nobody leads, as their caller chose.
-func TestCallsWithoutALeader(t *testing.T) {
-	d := memory.NewDecider()
-	conn := dial(t, "leaderelection:///test", grpc.WithResolvers(of(d.Handle())))
-	e := record(1, "")
-	e.LeaderID = ""
-	d.Replace(e)
-	if _, err := say(t.Context(), conn, "x"); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "there is no leader") {
-		t.Errorf("a call that does not wait: %v", err)
-	}
-	waiting := make(chan error, 1)
-	go func() {
-		_, err := say(t.Context(), conn, "x", grpc.WaitForReady(true))
-		waiting <- err
-	}()
-	d.Replace(record(2, "a", serve(t, leading(), echo("a"))))
-	if err := <-waiting; err != nil {
-		t.Errorf("a call that waits: %v", err)
-	}
-	e.ElectionNumber = 3
-	d.Replace(e)
-	for { // until the channel knows it, calls reach a
-		if _, err := say(t.Context(), conn, "x"); err != nil {
-			if !strings.Contains(err.Error(), "there is no leader") {
-				t.Errorf("a call after the leader has gone: %v", err)
-			}
-			break
-		}
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := say(ctx, conn, "x", grpc.WaitForReady(true)); status.Code(err) != codes.DeadlineExceeded {
-		t.Errorf("a call that waits in vain: %v", err)
-	}
 }
 
 // A channel in a candidate's process goes on following the election after the campaign has ended, and

@@ -3,6 +3,7 @@ package legrpc
 import (
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -142,4 +143,12 @@ func TestRefusingAddressIsOfferedAgain(t *testing.T) {
 		d.Replace(e)
 		expect(all...)
 	})
+}
+
+// A name that resolves to what is refused is not dialled.
+func TestDialChecksTheAddress(t *testing.T) {
+	b := NewBuilder(leaderelection.WatchConfig{}, nil)
+	if _, err := b.dial(t.Context(), "169.254.169.254:1"); err == nil || !strings.Contains(err.Error(), "is refused") {
+		t.Error(err)
+	}
 }

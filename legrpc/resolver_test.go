@@ -11,14 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/serviceconfig"
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/legrpc"
-	"github.com/c8e606e4/leaderelection/legrpc/internal/grpctest"
 )
 
 // told is a resolver.ClientConn that remembers what it is told.
@@ -183,11 +181,15 @@ func TestResolverWithoutTheStore(t *testing.T) {
 				}
 				lost := memory.LoseRequests()
 				mine.Inject(lost)
-				cc, _ := build(t, of(decider))
+				b := of(decider)
+				cc, _ := build(t, b)
 				time.Sleep(time.Second)
+				late, _ := build(t, b) // is told what the channel before it was
 				synctest.Wait()
-				if _, n := cc.last(); n != 0 || len(cc.errs) == 0 || !strings.Contains(cc.errs[0].Error(), "cannot be read") {
-					t.Fatalf("%d updates, errors %v", n, cc.errs)
+				for _, cc := range []*told{cc, late} {
+					if _, n := cc.last(); n != 0 || len(cc.errs) == 0 || !strings.Contains(cc.errs[0].Error(), "cannot be read") {
+						t.Fatalf("%d updates, errors %v", n, cc.errs)
+					}
 				}
 				d.Replace(record(1, "a", "10.0.0.1:1"))
 				mine.Inject(nil)
@@ -233,20 +235,6 @@ func TestResolverCloses(t *testing.T) {
 		close(hang)
 		synctest.Wait()
 	})
-}
-
-func TestWrongWatchConfig(t *testing.T) {
-	conn, err := grpc.NewClient("leaderelection:///x", grpc.WithResolvers(legrpc.NewBuilder(le.WatchConfig{}, nil)), grpctest.Plaintext)
-	if err == nil {
-		defer conn.Close()
-		_, err = say(t.Context(), conn, "x")
-	}
-	if err == nil {
-		t.Error("no error")
-	}
-	if _, err := legrpc.NewBuilder(le.WatchConfig{}, nil).Build(resolver.Target{}, &told{}, resolver.BuildOptions{}); err == nil || !strings.Contains(err.Error(), "Decider is nil") {
-		t.Error(err)
-	}
 }
 
 // All channels of a Builder, and of those made of it, have one watch, from the first to the last.
@@ -302,24 +290,6 @@ func TestOneWatchForAllChannels(t *testing.T) {
 	})
 }
 
-// One that joins while the store cannot be read is told so, as those before it were.
-func TestJoiningWithoutTheStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Inject(memory.LoseRequests())
-		b := of(d)
-		for range 2 {
-			cc, _ := build(t, b)
-			synctest.Wait()
-			cc.mu.Lock()
-			if len(cc.errs) == 0 || !strings.Contains(cc.errs[0].Error(), "cannot be read") {
-				t.Errorf("told %v", cc.errs)
-			}
-			cc.mu.Unlock()
-		}
-	})
-}
-
 // Of several addresses in a record calls go to those that are chosen, if they are fit and allowed: a record
 // cannot send calls, with their credentials, to anywhere. What a leader announces while it leads is followed.
 func TestAddresses(t *testing.T) {
@@ -364,4 +334,10 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("service config %v", port.states[2].ServiceConfig)
 		}
 	})
+}
+
+func TestWrongWatchConfig(t *testing.T) {
+	if _, err := legrpc.NewBuilder(le.WatchConfig{}, nil).Build(resolver.Target{}, &told{}, resolver.BuildOptions{}); err == nil || !strings.Contains(err.Error(), "Decider is nil") {
+		t.Error(err)
+	}
 }

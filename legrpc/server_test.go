@@ -437,3 +437,10 @@ func TestHealth(t *testing.T) {
 		t.Error(r, err)
 	}
 }
+
+// An election's name that is not UTF-8, which gRPC would refuse to send, is no excuse.
+func TestRefusalOfAStrangeElection(t *testing.T) {
+	if _, err := say(t.Context(), dial(t, serveWith(t, standby(), echo("a"), &legrpc.ServerOptions{Election: "\xff"})), "x"); status.Code(err) != codes.FailedPrecondition {
+		t.Error(err)
+	}
+}

@@ -143,55 +143,42 @@ func TestProxyDoesNotRepeatWhatARelayRefused(t *testing.T) {
 	}
 }
 
-// Only time that is the request's own makes a 504.
-func TestProxyDialTimeout(t *testing.T) {
-	dialing := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return (&net.Dialer{Deadline: time.Now().Add(-time.Second)}).DialContext(ctx, network, addr)
-	}}
-	fails := func(err error) http.RoundTripper {
-		return proxyTransport(func(*http.Request) (*http.Response, error) { return nil, err })
+// Only time that is the request's own makes a 504. A client whose body is too large, or breaks off, is told so.
+func TestProxyFailures(t *testing.T) {
+	sized := func(body io.Reader, n int64) *http.Request {
+		r := httptest.NewRequest(http.MethodPut, "/", body)
+		r.ContentLength = n
+		return r
 	}
+	large := func(n int64) *http.Request {
+		r := sized(strings.NewReader(strings.Repeat("x", 200_000)), n)
+		r.Body = http.MaxBytesReader(nil, r.Body, 1000)
+		return r
+	}
+	broken := iotest.ErrReader(io.ErrUnexpectedEOF)
 	for name, c := range map[string]struct {
-		transport http.RoundTripper
-		want      int
+		r    *http.Request
+		err  error // of the leader's transport, once it has read the body
+		want int
 	}{
-		"of the dial":       {dialing, http.StatusBadGateway},
-		"of the connection": {fails(os.ErrDeadlineExceeded), http.StatusBadGateway},
-		"of the request":    {fails(context.DeadlineExceeded), http.StatusGatewayTimeout},
+		"the dial takes too long":         {get(), &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}, http.StatusBadGateway},
+		"the connection takes too long":   {get(), os.ErrDeadlineExceeded, http.StatusBadGateway},
+		"the request takes too long":      {get(), context.DeadlineExceeded, http.StatusGatewayTimeout},
+		"a large body, kept":              {large(50_000), nil, http.StatusRequestEntityTooLarge},
+		"a large body, streamed":          {large(200_000), nil, http.StatusRequestEntityTooLarge},
+		"a large body, of unknown length": {large(-1), nil, http.StatusRequestEntityTooLarge},
+		"a body that breaks off":          {sized(broken, 10), nil, http.StatusBadRequest},
+		"a stream that breaks off":        {sized(broken, 1<<20), nil, http.StatusBadRequest},
 	} {
-		front := proxy(t, routerOf(record(1, "a", "127.0.0.1:1")), &lehttp.ProxyOptions{Wait: -1, Transport: c.transport})
-		if res, body := ask(t, client(t), http.MethodGet, front.URL, nil); res.StatusCode != c.want {
-			t.Errorf("a deadline %s: %d %q", name, res.StatusCode, body)
-		}
-	}
-}
-
-// A client whose body is too large, or breaks off, is told so.
-func TestProxyBodyThatCannotBeRead(t *testing.T) {
-	r := routerOf()
-	r.News(record(1, "a", address(server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-	})))))
-	p := r.Proxy(nil)
-	defer p.Close()
-	front := server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, 1000)
-		p.ServeHTTP(w, r)
-	}))
-	for name, body := range map[string]io.Reader{
-		"kept":           strings.NewReader(strings.Repeat("x", 2000)),
-		"streamed":       strings.NewReader(strings.Repeat("x", 200_000)),
-		"unknown length": io.MultiReader(strings.NewReader(strings.Repeat("x", 2000))),
-	} {
-		if res, text := ask(t, client(t), http.MethodPut, front.URL, body); res.StatusCode != http.StatusRequestEntityTooLarge {
-			t.Errorf("%s: %d %q", name, res.StatusCode, text)
-		}
-	}
-	for name, n := range map[string]int64{"kept": 10, "streamed": 1 << 20} {
-		req := httptest.NewRequest(http.MethodPut, "/", iotest.ErrReader(io.ErrUnexpectedEOF))
-		req.ContentLength = n
-		if w := asked(p, req); w.Code != http.StatusBadRequest {
-			t.Errorf("%s, broken off: %d %q", name, w.Code, w.Body)
+		p := routerOf(record(1, "a", "127.0.0.1:1")).Proxy(&lehttp.ProxyOptions{Wait: -1, Transport: proxyTransport(func(r *http.Request) (*http.Response, error) {
+			if c.err != nil {
+				return nil, c.err
+			}
+			_, err := io.Copy(io.Discard, r.Body)
+			return nil, err
+		})})
+		if w := asked(p, c.r); w.Code != c.want {
+			t.Errorf("%s: %d %q, want %d", name, w.Code, w.Body, c.want)
 		}
 	}
 }
@@ -214,6 +201,21 @@ func TestProxyLoop(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "names a proxy"); n != 2 {
 		t.Errorf("complained %d times of two leaderships: %s", n, log.String())
+	}
+	// It knows itself by any of the Via lines. The version there is the client's.
+	var via []string
+	p := routerOf(record(1, "a", "a:1")).Proxy(&lehttp.ProxyOptions{Transport: proxyTransport(func(r *http.Request) (*http.Response, error) {
+		via = r.Header["Via"]
+		return answering(), nil
+	})})
+	req := get()
+	req.Proto, req.Header["Via"] = "HTTP/1.0", []string{"1.1 other"}
+	if asked(p, req); len(via) != 2 || !strings.HasPrefix(via[1], "1.0 lehttp-") {
+		t.Errorf("Via %q", via)
+	}
+	req.Header["Via"] = append(via, "1.1 other")
+	if w := asked(p, req); w.Code != http.StatusLoopDetected {
+		t.Errorf("%d for what has been here", w.Code)
 	}
 }
 

@@ -299,33 +299,6 @@ func TestAnswerIsBrokenOffWhenLeadershipIsLost(t *testing.T) {
 	}
 }
 
-// An answer that was given up stays so, whatever its view says later, and the client does not take
-// it for whole.
-func TestALostAnswerStaysLost(t *testing.T) {
-	l := leading()
-	defer func() {
-		if r := recover(); r != http.ErrAbortHandler {
-			t.Errorf("the answer was not broken off: %v", r)
-		}
-	}()
-	recorded(l, func(w http.ResponseWriter, _ *http.Request) {
-		c := http.NewResponseController(w)
-		if err := c.Flush(); err != nil {
-			t.Error(err)
-		}
-		over(l)
-		_, first := io.WriteString(w, "late")
-		l.SetEnd(time.Now().Add(time.Hour)) // as no campaign's does
-		_, again := io.WriteString(w, "later")
-		_, _, hijack := c.Hijack()
-		for what, err := range map[string]error{"Write": first, "a second Write": again, "Flush": c.Flush(), "Hijack": hijack} {
-			if !errors.Is(err, le.ErrNotLeading) {
-				t.Errorf("%s: %v", what, err)
-			}
-		}
-	})
-}
-
 // Early hints are part of an answer: none leave when the view is over, nor a switch of protocols.
 func TestNoPartOfAnAnswerLeavesLate(t *testing.T) {
 	for _, code := range []int{http.StatusEarlyHints, http.StatusProcessing, http.StatusSwitchingProtocols} {
@@ -665,5 +638,17 @@ func TestTheHandlersViewIsItsOwn(t *testing.T) {
 	})
 	if !called || w.Header().Get("Leaderelection-Not-Leading") != "lost" {
 		t.Errorf("called: %v; %d %q", called, w.Code, w.Body)
+	}
+}
+
+// BenchmarkRequireLeader is what the middleware adds to a handler that does next to nothing: compare with bare.
+func BenchmarkRequireLeader(b *testing.B) {
+	for name, h := range map[string]http.Handler{"bare": says("hello"), "guarded": lehttp.RequireLeader(leading(), nil)(says("hello"))} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				asked(h, get())
+			}
+		})
 	}
 }

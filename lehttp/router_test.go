@@ -317,42 +317,6 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// What a leader announces while it leads is followed, and what was known of the way with it.
-func TestAddressesThatChangeWhileLeading(t *testing.T) {
-	old, now := server(t, says("old")), server(t, says("new"))
-	r := routerOf()
-	e := record(1, "a", address(old))
-	r.News(e)
-	front := proxy(t, r, nil)
-	for _, want := range []string{"old", "old", "new"} {
-		if want == "new" {
-			e.HostPort = []string{address(now)}
-		}
-		e.Extension++
-		r.News(e)
-		if _, text := ask(t, client(t), http.MethodGet, front.URL, nil); text != want {
-			t.Errorf("%q answers, want %s", text, want)
-		}
-	}
-}
-
-// The Proxy's own Transport does not dial a name that resolves to what is refused, nor does the one of a
-// single leadership, made for TLSFor.
-func TestProxyChecksWhatANameResolvesTo(t *testing.T) {
-	routetest.Resolve(t, [4]byte{169, 254, 169, 254})
-	for name, tlsFor := range map[string]func(le.RaceEntry) (*tls.Config, error){
-		"its own":    nil,
-		"for TLSFor": func(le.RaceEntry) (*tls.Config, error) { return &tls.Config{}, nil },
-	} {
-		var log logtest.Log
-		front := proxy(t, routerOf(record(1, "a", "leader.example:443")), &lehttp.ProxyOptions{Wait: -1, Logger: logger(&log), TLSFor: tlsFor})
-		res, body := ask(t, client(t), http.MethodGet, front.URL, nil)
-		if res.StatusCode != http.StatusBadGateway || !strings.Contains(log.String(), "169.254.169.254 is refused") {
-			t.Errorf("%s: %d %q, %s", name, res.StatusCode, body, log.String())
-		}
-	}
-}
-
 // What a client says of where it comes from, and what would raise a fence, does not
 // pass, unless Rewrite puts it back.
 func TestProxyHeadersFromOutside(t *testing.T) {

@@ -427,29 +427,6 @@ func TestWhichBodiesAreKept(t *testing.T) {
 	}
 }
 
-// A request that has been through this proxy is known by any of its Via lines; the version in its
-// own is the client's.
-func TestVia(t *testing.T) {
-	via := ""
-	a := attempting(time.Millisecond, func(_ int, r *http.Request) (*http.Response, error) {
-		via = strings.Join(r.Header["Via"], ", ")
-		return answering(), nil
-	})
-	a.News(record(1, "a", "a:1"))
-	for want, proto := range map[string]string{"1.0 lehttp-": "HTTP/1.0", "2.0 lehttp-": "HTTP/2.0"} {
-		r := get()
-		r.Proto = proto
-		if a.ask(r); !strings.HasPrefix(via, want) {
-			t.Errorf("Via %q, want %q", via, want)
-		}
-	}
-	r := get()
-	r.Header["Via"] = []string{"1.1 other", via}
-	if w, _ := a.ask(r); w.Code != http.StatusLoopDetected || len(a.at) != 2 {
-		t.Errorf("%d, sent %d times", w.Code, len(a.at))
-	}
-}
-
 // counting is a leader that counts the requests that it works on.
 func counting(n *atomic.Int32) http.Handler {
 	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

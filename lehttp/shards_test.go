@@ -327,17 +327,6 @@ func TestShardOfAnotherNumbering(t *testing.T) {
 	})
 }
 
-// Redirect sends clients to the shard's owner.
-func TestShardsRedirect(t *testing.T) {
-	withAMember(t, func(*shard.Member) http.Handler { return http.NotFoundHandler() }, func(t *testing.T, _ *group, router *lehttp.ShardRouter) {
-		h := router.Redirect(lehttp.ShardKey(4, func(r *http.Request) string { return r.URL.Path }), nil)
-		w := asked(h, httptest.NewRequest("GET", "/customer-1?x=y", nil))
-		if w.Code != 307 || w.Header().Get("Location") != "http://a:80/customer-1?x=y" {
-			t.Errorf("%d %v", w.Code, w.Header())
-		}
-	})
-}
-
 // A shard that is the group's no more is one that it never had, even to a request that waits for an
 // owner. When it is back, it has an owner again.
 func TestShardThatIsGone(t *testing.T) {
