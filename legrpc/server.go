@@ -308,7 +308,7 @@ func (s *stream) within(call func() error) error {
 // Health is a gRPC health service for a process whose services must be used only while it leads. It
 // reports SERVING while the view lasts and leadership is not being given up, and otherwise
 // NOT_SERVING. Register it with healthpb.RegisterHealthServer(server, health). As a readiness
-// probe it stalls rollouts with maxUnavailable: 0: see the package's documentation.
+// probe it stalls rollouts with maxUnavailable: 0: see package lehttp, Readiness.
 type Health struct {
 	healthpb.UnimplementedHealthServer
 	candidate leaderelection.Candidate

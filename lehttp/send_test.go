@@ -162,37 +162,26 @@ func TestTheWayIsFreeAtOnce(t *testing.T) {
 			}
 		}
 	}
-	fail := func(n int, _ *http.Request) (*http.Response, error) {
-		if n == 1 {
-			return nil, gone
+	changed := func(wait time.Duration, number uint64, extension uint64, hostPort string) func(t *testing.T) {
+		return func(t *testing.T) {
+			a := attempting(wait, func(n int, _ *http.Request) (*http.Response, error) {
+				if n == 1 {
+					return nil, gone
+				}
+				return answering(), nil
+			})
+			a.News(record(1, "a", "a:1"))
+			a.ask(get())
+			e := record(number, "a", hostPort)
+			e.Extension = extension
+			a.News(e)
+			again(t, a)
 		}
-		return answering(), nil
 	}
 	for name, run := range map[string]func(t *testing.T){
-		"it answers": func(t *testing.T) {
-			a := attempting(time.Second, fail)
-			a.News(record(1, "a", "a:1"))
-			if w, _ := a.ask(get()); w.Code != http.StatusOK {
-				t.Error(w.Code)
-			}
-			again(t, a)
-		},
-		"another address": func(t *testing.T) {
-			a := attempting(time.Millisecond, fail)
-			e := record(1, "a", "a:1")
-			a.News(e)
-			a.ask(get())
-			e.Extension, e.HostPort = 1, []string{"a:2"}
-			a.News(e)
-			again(t, a)
-		},
-		"another leader": func(t *testing.T) {
-			a := attempting(time.Millisecond, fail)
-			a.News(record(1, "a", "a:1"))
-			a.ask(get())
-			a.News(record(2, "b", "b:1"))
-			again(t, a)
-		},
+		"it answers":      changed(time.Second, 1, 0, "a:1"),
+		"another address": changed(time.Millisecond, 1, 1, "a:2"),
+		"another leader":  changed(time.Millisecond, 2, 0, "b:1"),
 		"a client that goes away": func(t *testing.T) {
 			a := attempting(time.Second, func(n int, r *http.Request) (*http.Response, error) {
 				if n == 1 {
