@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -139,16 +138,6 @@ func TestClientRepeatsOnlyWhatWasNotProcessed(t *testing.T) {
 	}
 }
 
-// A refusal names nobody.
-func TestRefusalNamesNobody(t *testing.T) {
-	l := standby()
-	l.SetLeader(*record(7, "leader-7", "10.0.0.2:1"))
-	_, err := say(t.Context(), dial(t, serve(t, l, echo("a"))), "x")
-	if r, is := legrpc.RefusalOf(err); !is || strings.Contains(err.Error(), "leader-7") || strings.Contains(err.Error(), "10.0.0.2") {
-		t.Errorf("%v, %+v", err, r)
-	}
-}
-
 // hung is a server that takes calls, and does not answer.
 func hung(t *testing.T) (address string, called chan struct{}) {
 	t.Helper()
@@ -220,17 +209,6 @@ func TestCallsGoToTheAddressThatLeads(t *testing.T) {
 		if out, err := say(t.Context(), conn, "x", grpc.WaitForReady(true)); out != "right x" {
 			t.Errorf("%q, %v", out, err)
 		}
-	}
-}
-
-// A name that resolves to what is refused is not dialled.
-func TestDialChecksWhatANameResolvesTo(t *testing.T) {
-	routetest.Resolve(t, [4]byte{169, 254, 169, 254})
-	d := memory.NewDecider()
-	d.Replace(record(1, "a", "leader.example:1"))
-	_, err := say(t.Context(), follow(t, d.Handle(), S), "x", grpc.WaitForReady(false))
-	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "169.254.169.254 is refused") {
-		t.Errorf("%v", err)
 	}
 }
 
@@ -416,112 +394,32 @@ func TestHandOversLoseNothing(t *testing.T) {
 	for _, id := range []string{"a", "b"} {
 		all[id] = joinWith(t, ctx, d, id, time.Hour, S, "")
 	}
-	conn := follow(t, d.Handle(), S)
-	var stop atomic.Bool
+	l := &load{conn: follow(t, d.Handle(), S)}
+	working, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	var answered atomic.Int64
 	for range 4 {
-		wg.Go(func() {
-			for !stop.Load() {
-				if _, err := say(t.Context(), conn, ""); err != nil {
-					t.Error(err)
-				}
-				answered.Add(1)
-			}
-		})
+		wg.Go(func() { l.run(working) })
 	}
 	for range 12 {
-		for n := answered.Load() + 20; answered.Load() < n; {
-			runtime.Gosched()
-		}
-		next := map[string]string{"a": "b", "b": "a"}[d.Entry().LeaderID]
-		for len(all[next].elected) > 0 {
-			<-all[next].elected
-		}
-		if err := le.Transfer(ctx, d, next); err != nil {
+		l.await(20)
+		old := d.Entry()
+		if err := le.Transfer(ctx, d, map[string]string{"a": "b", "b": "a"}[old.LeaderID]); err != nil {
 			t.Fatal(err)
 		}
-		<-all[next].elected
+		for l.Greatest.Load() <= uint64(old.ElectionNumber) {
+			runtime.Gosched()
+		}
 	}
-	stop.Store(true)
+	stop()
 	wg.Wait()
 	cancel()
 	for _, c := range all {
 		<-c.campaign.Done()
 	}
-	t.Logf("%d calls", answered.Load())
-}
-
-// BenchmarkHandover is how long after a graceful hand-over's new leader was
-// elected a call is answered by it.
-func BenchmarkHandover(b *testing.B) {
-	ctx, cancel := context.WithCancel(context.Background())
-	d := memory.NewDecider()
-	x, y := join(b, ctx, d, "a", time.Hour, S), join(b, ctx, d, "b", time.Hour, S)
-	conn := follow(b, d.Handle(), S)
-	leader, next := x, y
-	select {
-	case <-x.elected:
-	case <-y.elected:
-		leader, next = y, x
+	if n := l.refused.Load(); n > 0 {
+		t.Errorf("%d of %d calls were lost", n, n+l.Answered.Load())
 	}
-	var took []time.Duration
-	for b.Loop() {
-		if err := le.Transfer(ctx, d, next.id); err != nil {
-			b.Fatal(err)
-		}
-		number := <-next.elected
-		at := time.Now()
-		for {
-			if text, err := say(ctx, conn, "", grpc.WaitForReady(true)); err == nil && text == fmt.Sprint(uint64(number)) {
-				break
-			}
-		}
-		took = append(took, time.Since(at))
-		leader, next = next, leader
-	}
-	b.StopTimer()
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "median-µs")
-	cancel()
-	<-x.campaign.Done()
-	<-y.campaign.Done()
-}
-
-// Calls wait or fail while nobody leads, as their caller chose.
-func TestCallsWithoutALeader(t *testing.T) {
-	d := memory.NewDecider()
-	conn := dial(t, "leaderelection:///test", grpc.WithResolvers(of(d.Handle())))
-	e := record(1, "")
-	e.LeaderID = ""
-	d.Replace(e)
-	if _, err := say(t.Context(), conn, "x"); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "there is no leader") {
-		t.Errorf("a call that does not wait: %v", err)
-	}
-	waiting := make(chan error, 1)
-	go func() {
-		_, err := say(t.Context(), conn, "x", grpc.WaitForReady(true))
-		waiting <- err
-	}()
-	d.Replace(record(2, "a", serve(t, leading(), echo("a"))))
-	if err := <-waiting; err != nil {
-		t.Errorf("a call that waits: %v", err)
-	}
-	e.ElectionNumber = 3
-	d.Replace(e)
-	for { // until the channel knows it, calls reach a
-		if _, err := say(t.Context(), conn, "x"); err != nil {
-			if !strings.Contains(err.Error(), "there is no leader") {
-				t.Errorf("a call after the leader has gone: %v", err)
-			}
-			break
-		}
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := say(ctx, conn, "x", grpc.WaitForReady(true)); status.Code(err) != codes.DeadlineExceeded {
-		t.Errorf("a call that waits in vain: %v", err)
-	}
+	l.Report(t)
 }
 
 // A channel in a candidate's process goes on following the election after the campaign has ended, and

@@ -96,7 +96,7 @@ func ExampleFollowShards() {
 		fmt.Println(err)
 		return
 	}
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(legrpc.UnaryOwnerInterceptor(member, &legrpc.OwnerOptions{
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(legrpc.UnaryOwnerInterceptor(member, &legrpc.ServerOptions{
 		Exempt: func(string) bool { return false }, // as it is, health is served whatever is owned
 	})))
 	healthpb.RegisterHealthServer(server, orders{})

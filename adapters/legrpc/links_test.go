@@ -3,6 +3,7 @@ package legrpc
 import (
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,47 +76,6 @@ func TestDeposedLinksAreLeft(t *testing.T) {
 	})
 }
 
-// An address that refuses is left out for a second, or until another leader is there; unless
-// none is better. What is offered holds until the first of those comes back.
-func TestOffer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLinks()
-		all := []string{"a", "b", "c"}
-		expect := func(from []string, left time.Duration, want ...string) {
-			t.Helper()
-			offered, until, _ := l.offer(from)
-			if !slices.Equal(offered, want) {
-				t.Errorf("offered are %q, want %q", offered, want)
-			}
-			if until.IsZero() != (left == 0) || left != 0 && time.Until(until) != left {
-				t.Errorf("it holds until %v, want for %v", until, left)
-			}
-		}
-		l.leads(1, all)
-		for _, address := range all {
-			connect(t, l, address)
-		}
-		expect(all, 0, "a", "b", "c")
-		_, _, changed := l.offer(all)
-		l.refused("a")
-		if !isClosed(changed) {
-			t.Error("that an address refuses is not told")
-		}
-		time.Sleep(avoidFor / 4)
-		l.refused("b")
-		l.refused("nobody")
-		expect(all, avoidFor*3/4, "c")
-		expect([]string{"b", "a", "c"}, avoidFor*3/4, "c")
-		expect([]string{"a", "b"}, 0, "a", "b") // none is better
-		time.Sleep(avoidFor * 3 / 4)
-		expect(all, avoidFor/4, "a", "c")
-		l.leads(1, all) // an extension
-		expect(all, avoidFor/4, "a", "c")
-		l.leads(2, all)
-		expect(all, 0, "a", "b", "c")
-	})
-}
-
 // channel is a gRPC channel that notes where it is to connect to.
 type channel struct {
 	resolver.ClientConn
@@ -132,13 +92,14 @@ func (c channel) UpdateState(s resolver.State) error {
 	return nil
 }
 
-// An address that refuses is taken from the channel at once, and given back a second later, with no other
-// news.
+// An address that refuses is taken from the channel at once, unless none is better, and given back a second
+// later, with no other news, or when another leads.
 func TestRefusingAddressIsOfferedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		all := []string{"10.0.0.1:1", "10.0.0.2:1"}
-		d.Replace(&leaderelection.RaceEntry{LeaderID: "a", HostPort: all, ElectionNumber: 1, Incarnation: "i", TermLength: time.Hour, TermExpiry: time.Now().Add(time.Hour)})
+		e := &leaderelection.RaceEntry{LeaderID: "a", HostPort: all, ElectionNumber: 1, Incarnation: "i", TermLength: time.Hour, TermExpiry: time.Now().Add(time.Hour)}
+		d.Replace(e)
 		b := NewBuilder(leaderelection.WatchConfig{Decider: d.Handle(), MaxClockSkew: time.Second}, nil)
 		c := channel{offered: make(chan []string, 10)}
 		r, err := b.Build(resolver.Target{}, c, resolver.BuildOptions{})
@@ -162,11 +123,32 @@ func TestRefusingAddressIsOfferedAgain(t *testing.T) {
 		}
 		expect(all...)
 		connect(t, b.links, all[0])
+		connect(t, b.links, all[1])
+		b.links.refused("nobody")
+		expect()
 		b.links.refused(all[0])
 		expect(all[1])
 		time.Sleep(avoidFor - time.Millisecond)
+		e.Extension++
+		d.Replace(e)
 		expect()
 		time.Sleep(time.Millisecond)
 		expect(all...)
+		b.links.refused(all[0])
+		expect(all[1])
+		b.links.refused(all[1])
+		expect(all...)
+		time.Sleep(avoidFor / 2)
+		e.ElectionNumber++
+		d.Replace(e)
+		expect(all...)
 	})
+}
+
+// A name that resolves to what is refused is not dialled.
+func TestDialChecksTheAddress(t *testing.T) {
+	b := NewBuilder(leaderelection.WatchConfig{}, nil)
+	if _, err := b.dial(t.Context(), "169.254.169.254:1"); err == nil || !strings.Contains(err.Error(), "is refused") {
+		t.Error(err)
+	}
 }

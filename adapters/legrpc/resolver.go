@@ -86,7 +86,7 @@ func (b *Builder) Scheme() string { return "leaderelection" }
 // Build implements resolver.Builder.
 func (b *Builder) Build(_ resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &following{Builder: b, cc: cc, cancel: cancel, failed: make(chan error, 1), now: make(chan struct{}, 1), done: make(chan struct{})}
+	r := &following{Builder: b, cc: cc, cancel: cancel, failed: make(chan error, 1), done: make(chan struct{})}
 	var err error
 	if r.table, err = b.watcher.join(r); err != nil {
 		cancel()
@@ -96,32 +96,18 @@ func (b *Builder) Build(_ resolver.Target, cc resolver.ClientConn, _ resolver.Bu
 	return r, nil
 }
 
-// minReadInterval is the shortest time between two reads for ResolveNow: gRPC calls it whenever a
-// connection breaks, for all channels at once.
-const minReadInterval = time.Second
-
-// readTimeout bounds one such read.
-const readTimeout = 5 * time.Second
-
 // following is the resolver of one channel. Only the goroutine of run calls gRPC.
 type following struct {
 	*Builder
 	cc     resolver.ClientConn
-	table  *running
+	table  *route.Follower
 	cancel context.CancelFunc
-	failed chan error    // the error of the last read that failed
-	now    chan struct{} // ResolveNow was called
+	failed chan error // the error of the last read that failed
 	done   chan struct{}
 }
 
-// ResolveNow implements resolver.Resolver. The record is read at once, or a second after the last
-// time that any of the Builder's channels asked for a read. ResolveNow does not wait for it.
-func (r *following) ResolveNow(resolver.ResolveNowOptions) {
-	select {
-	case r.now <- struct{}{}:
-	default: // asked already
-	}
-}
+// ResolveNow implements resolver.Resolver. The watch goes on in any case.
+func (r *following) ResolveNow(resolver.ResolveNowOptions) {}
 
 // Close implements resolver.Resolver. When it returns, nothing of the resolver runs any more,
 // except for a store call that does not respect its ctx.
@@ -150,7 +136,6 @@ func (r *following) noteFailure(err error) {
 func (r *following) run(ctx context.Context) {
 	defer close(r.done)
 	var told told
-	var asked, due time.Time // when a read was asked for, and when it may begin; if any
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -162,9 +147,6 @@ func (r *following) run(ctx context.Context) {
 		}
 		if !until.IsZero() {
 			wake = min(wake, time.Until(until))
-		}
-		if !due.IsZero() {
-			wake = min(wake, time.Until(due))
 		}
 		timer.Reset(max(0, wake))
 		// Failures are reported while nothing is known. Otherwise calls would wait without
@@ -181,15 +163,6 @@ func (r *following) run(ctx context.Context) {
 		case <-timer.C:
 		case err := <-failed:
 			r.cc.ReportError(fmt.Errorf("legrpc: the election's record cannot be read: %w", err))
-		case <-r.now:
-			if due.IsZero() {
-				asked = time.Now()
-				due = r.table.due(asked)
-			}
-		}
-		if !due.IsZero() && !time.Now().Before(due) {
-			due = time.Time{}
-			r.table.readFor(asked, r.watcher.config.Decider)
 		}
 	}
 }
@@ -293,35 +266,24 @@ func (r *following) warn(s *route.State, err error) {
 type watcher struct {
 	config leaderelection.WatchConfig
 
-	mu    sync.Mutex
-	run   *running // nil while there is no channel
-	users map[*following]struct{}
-}
-
-// running is a watch from its first channel to its last.
-type running struct {
-	*route.Follower
-	ctx    context.Context
+	mu     sync.Mutex
+	run    *route.Follower // nil while there is no channel
 	cancel context.CancelFunc
-	reads  sync.WaitGroup
-
-	mu    sync.Mutex
-	asked time.Time // when the last read besides the watch began
+	users  map[*following]struct{}
 }
 
 // join begins the watch, if r is its first channel.
-func (w *watcher) join(r *following) (*running, error) {
+func (w *watcher) join(r *following) (*route.Follower, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.run == nil {
-		run := &running{}
-		run.ctx, run.cancel = context.WithCancel(context.Background())
-		var err error
-		if run.Follower, err = route.Follow(run.ctx, w.config, w.failed); err != nil {
-			run.cancel()
+		ctx, cancel := context.WithCancel(context.Background())
+		run, err := route.Follow(ctx, w.config, w.failed)
+		if err != nil {
+			cancel()
 			return nil, err
 		}
-		w.run = run
+		w.run, w.cancel = run, cancel
 	} else if err := w.run.Failure(); err != nil {
 		r.noteFailure(err)
 	}
@@ -334,24 +296,15 @@ func (w *watcher) join(r *following) (*running, error) {
 func (w *watcher) leave(r *following) {
 	w.mu.Lock()
 	delete(w.users, r)
-	run := w.run
-	if len(w.users) > 0 {
-		run = nil
-	} else {
-		w.run = nil
-	}
-	w.mu.Unlock()
-	if run == nil {
+	if len(w.users) > 0 || w.run == nil {
+		w.mu.Unlock()
 		return
 	}
-	run.cancel()
+	run, cancel := w.run, w.cancel
+	w.run = nil
+	w.mu.Unlock()
+	cancel()
 	<-run.Done()
-	read := make(chan struct{})
-	go func() { run.reads.Wait(); close(read) }()
-	select {
-	case <-read:
-	case <-time.After(100 * time.Millisecond):
-	}
 }
 
 // failed reports a failed read to all channels.
@@ -361,32 +314,4 @@ func (w *watcher) failed(err error) {
 	for r := range w.users {
 		r.noteFailure(err)
 	}
-}
-
-// due returns when a channel that asks now may read: a second after the last such read.
-func (run *running) due(now time.Time) time.Time {
-	run.mu.Lock()
-	defer run.mu.Unlock()
-	if next := run.asked.Add(minReadInterval); next.After(now) {
-		return next
-	}
-	return now
-}
-
-// readFor reads the record, in addition to the watch, for a channel that asked at the given time.
-// It does nothing if a read for another channel has begun since.
-func (run *running) readFor(asked time.Time, d leaderelection.RaceDecider) {
-	run.mu.Lock()
-	defer run.mu.Unlock()
-	if run.asked.After(asked) || run.ctx.Err() != nil {
-		return
-	}
-	run.asked = time.Now()
-	run.reads.Go(func() {
-		ctx, cancel := context.WithTimeout(run.ctx, readTimeout)
-		defer cancel()
-		if e, err := d.ReadCurrent(ctx); err == nil && e != nil {
-			run.News(*e)
-		}
-	})
 }

@@ -5,20 +5,17 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/serviceconfig"
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/adapters/legrpc"
-	"github.com/c8e606e4/leaderelection/adapters/legrpc/internal/grpctest"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
@@ -106,25 +103,6 @@ func expect(t *testing.T, cc *told, addresses string, updates int) {
 	}
 }
 
-// Without a Logger the warnings go to slog's default, as the watch's do.
-func TestWarningsWithoutALogger(t *testing.T) {
-	var log bytes.Buffer
-	old := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	defer slog.SetDefault(old)
-	synctest.Test(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		cc, _ := build(t, of(d.Handle()))
-		e := record(1, "a", "10.0.0.1:1")
-		e.ConnectionParams = []byte("nonsense")
-		d.Replace(e)
-		expect(t, cc, "10.0.0.1:1", 1)
-	})
-	if got := log.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "the leader's ConnectionParams") {
-		t.Errorf("logged: %s", got)
-	}
-}
-
 func TestResolverFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -168,11 +146,11 @@ func TestResolverFollows(t *testing.T) {
 			t.Errorf("service config %v", c)
 		}
 
-		for i, bad := range []*le.RaceEntry{record(3, "c", "nonsense"), record(4, "c"), record(5, "c", "a/b:1", ":1")} {
+		for i, bad := range []*le.RaceEntry{record(3, "c", "nonsense"), record(4, "c"), record(5, "c", "a/b:1", ":1", "169.254.169.254:80")} {
 			d.Replace(bad)
 			expect(t, cc, "", 6+i)
 		}
-		odd := record(6, "d", "nonsense", "10.0.0.4:1")
+		odd := record(6, "d", "nonsense", "[fe80::1]:80", "10.0.0.4:1")
 		odd.ConnectionParams = []byte("opaque")
 		d.Replace(odd)
 		expect(t, cc, "10.0.0.4:1", 9)
@@ -203,11 +181,15 @@ func TestResolverWithoutTheStore(t *testing.T) {
 				}
 				lost := memory.LoseRequests()
 				mine.Inject(lost)
-				cc, _ := build(t, of(decider))
+				b := of(decider)
+				cc, _ := build(t, b)
 				time.Sleep(time.Second)
+				late, _ := build(t, b) // is told what the channel before it was
 				synctest.Wait()
-				if _, n := cc.last(); n != 0 || len(cc.errs) == 0 || !strings.Contains(cc.errs[0].Error(), "cannot be read") {
-					t.Fatalf("%d updates, errors %v", n, cc.errs)
+				for _, cc := range []*told{cc, late} {
+					if _, n := cc.last(); n != 0 || len(cc.errs) == 0 || !strings.Contains(cc.errs[0].Error(), "cannot be read") {
+						t.Fatalf("%d updates, errors %v", n, cc.errs)
+					}
 				}
 				d.Replace(record(1, "a", "10.0.0.1:1"))
 				mine.Inject(nil)
@@ -237,34 +219,6 @@ func TestResolverWithoutTheStore(t *testing.T) {
 	}
 }
 
-func TestResolveNow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		mine, reads := counted(d)
-		cc, r := build(t, legrpc.NewBuilder(le.WatchConfig{Decider: mine.Polled(), MaxClockSkew: S, PollInterval: time.Hour}, nil))
-		synctest.Wait()
-		before := reads.Load()
-		d.Replace(record(1, "a", "10.0.0.1:1"))
-		for range 100 {
-			r.ResolveNow(resolver.ResolveNowOptions{})
-		}
-		expect(t, cc, "10.0.0.1:1", 1)
-		d.Replace(record(2, "b", "10.0.0.2:1"))
-		for range 100 {
-			r.ResolveNow(resolver.ResolveNowOptions{})
-		}
-		time.Sleep(time.Second - time.Millisecond)
-		expect(t, cc, "10.0.0.1:1", 1)
-		time.Sleep(time.Millisecond)
-		expect(t, cc, "10.0.0.2:1", 2)
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		if n := reads.Load() - before; n != 2 {
-			t.Errorf("200 calls of ResolveNow made %d reads, want 2", n)
-		}
-	})
-}
-
 // Closed while the store hangs and does not heed its ctx, it does not hang too.
 func TestResolverCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -272,7 +226,6 @@ func TestResolverCloses(t *testing.T) {
 		d := memory.NewDecider()
 		d.Inject(func(memory.Op) memory.Fault { return memory.Fault{Hang: hang} })
 		_, r := build(t, of(d.Polled()))
-		r.ResolveNow(resolver.ResolveNowOptions{})
 		synctest.Wait()
 		begin := time.Now()
 		r.Close()
@@ -284,22 +237,7 @@ func TestResolverCloses(t *testing.T) {
 	})
 }
 
-func TestWrongWatchConfig(t *testing.T) {
-	conn, err := grpc.NewClient("leaderelection:///x", grpc.WithResolvers(legrpc.NewBuilder(le.WatchConfig{}, nil)), grpctest.Plaintext)
-	if err == nil {
-		defer conn.Close()
-		_, err = say(t.Context(), conn, "x")
-	}
-	if err == nil {
-		t.Error("no error")
-	}
-	if _, err := legrpc.NewBuilder(le.WatchConfig{}, nil).Build(resolver.Target{}, &told{}, resolver.BuildOptions{}); err == nil || !strings.Contains(err.Error(), "Decider is nil") {
-		t.Error(err)
-	}
-}
-
-// All channels of a Builder, and of those made of it, have one watch, from the first to the
-// last; and one read if all ask at once, since a leader's connections have broken.
+// All channels of a Builder, and of those made of it, have one watch, from the first to the last.
 func TestOneWatchForAllChannels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := memory.NewDecider()
@@ -330,21 +268,6 @@ func TestOneWatchForAllChannels(t *testing.T) {
 		if n := reads.Load(); n < 3 || n > 5 {
 			t.Errorf("%d reads in 7 s for 50 channels that are to look every 2 s", n)
 		}
-		time.Sleep(900 * time.Millisecond) // a little before the next
-		before := reads.Load()
-		d.Replace(record(2, "b", "10.0.0.2:1"))
-		for _, r := range open {
-			r.ResolveNow(resolver.ResolveNowOptions{})
-		}
-		synctest.Wait()
-		expectAll("10.0.0.2:1")
-		if n := reads.Load() - before; n != 1 {
-			t.Errorf("%d reads when 50 channels asked at once", n)
-		}
-		time.Sleep(1500 * time.Millisecond)
-		if n := reads.Load() - before; n > 3 { // one more for those that asked in the same instant, and the poll's
-			t.Errorf("%d reads until all 50 are content", n)
-		}
 		for _, r := range open[1:] {
 			r.Close()
 		}
@@ -353,7 +276,7 @@ func TestOneWatchForAllChannels(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		expectAll("10.0.0.3:1")
 		open[0].Close()
-		before = reads.Load()
+		before := reads.Load()
 		time.Sleep(time.Minute)
 		if n := reads.Load() - before; n != 0 {
 			t.Errorf("%d reads when no channel was left", n)
@@ -367,38 +290,27 @@ func TestOneWatchForAllChannels(t *testing.T) {
 	})
 }
 
-// One that joins while the store cannot be read is told so, as those before it were.
-func TestJoiningWithoutTheStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Inject(memory.LoseRequests())
-		b := of(d)
-		for range 2 {
-			cc, _ := build(t, b)
-			synctest.Wait()
-			cc.mu.Lock()
-			if len(cc.errs) == 0 || !strings.Contains(cc.errs[0].Error(), "cannot be read") {
-				t.Errorf("told %v", cc.errs)
-			}
-			cc.mu.Unlock()
-		}
-	})
-}
-
-// Of several addresses in a record calls go to those that are chosen, if they are fit and
-// allowed; and what a leader announces while it leads is followed.
+// Of several addresses in a record calls go to those that are chosen, if they are fit and allowed: a record
+// cannot send calls, with their credentials, to anywhere. What a leader announces while it leads is followed.
 func TestAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		d := memory.NewDecider()
 		b := legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S, Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
 		named, _ := build(t, b.With(&legrpc.BuilderOptions{Addresses: legrpc.Named("orders")}))
+		ours, _ := build(t, b.With(&legrpc.BuilderOptions{CheckAddress: func(hostPort string) error {
+			if hostPort != "10.0.0.1:9000" {
+				return errors.New("none of ours")
+			}
+			return nil
+		}}))
 		port, _ := build(t, b.With(&legrpc.BuilderOptions{Addresses: legrpc.Port("9000"), ServerName: func(e le.RaceEntry) string { return e.LeaderID }}))
 		e := record(1, "a", "10.0.0.1:80", "10.0.0.1:9000")
 		e.ConnectionParams = []byte(`{"addresses": {"orders": ["10.0.0.1:7", "169.254.169.254:80", "x/y"]}}`)
 		d.Replace(e)
 		expect(t, named, "10.0.0.1:7", 1)
 		expect(t, port, "10.0.0.1:9000", 1)
+		expect(t, ours, "10.0.0.1:9000", 1)
 		if name := port.states[0].Addresses[0].ServerName; name != "a" {
 			t.Errorf("the certificate is to have %q", name)
 		}
@@ -412,6 +324,7 @@ func TestAddresses(t *testing.T) {
 		d.Replace(e)
 		expect(t, named, "10.0.0.9:7", 2)
 		expect(t, port, "10.0.0.9:9000", 2)
+		expect(t, ours, "", 2)
 		e.Extension++
 		e.ConnectionParams = []byte(`{"methodConfig": []}`)
 		d.Replace(e)
@@ -423,36 +336,8 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
-// A record cannot send calls, with their credentials, to anywhere.
-func TestCheckAddress(t *testing.T) {
-	only := func(hostPort string) error {
-		if !strings.HasPrefix(hostPort, "10.") {
-			return errors.New("none of ours")
-		}
-		return nil
-	}
-	for name, c := range map[string]struct {
-		check    func(string) error
-		hostPort []string
-		want     string
-	}{
-		"link-local":           {nil, []string{"169.254.169.254:80"}, ""},
-		"the good one of two":  {nil, []string{"[fe80::1]:80", "192.0.2.1:80"}, "192.0.2.1:80"},
-		"the caller's own":     {only, []string{"192.0.2.1:80", "10.0.0.1:80"}, "10.0.0.1:80"},
-		"none of the caller's": {only, []string{"192.0.2.1:80"}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := memory.NewDecider()
-			d.Replace(record(1, "a", c.hostPort...))
-			cc, _ := build(t, of(d.Handle()).With(&legrpc.BuilderOptions{CheckAddress: c.check}))
-			for ; ; runtime.Gosched() {
-				if got, n := cc.last(); n > 0 {
-					if got != c.want {
-						t.Errorf("gRPC is told %q, want %q", got, c.want)
-					}
-					break
-				}
-			}
-		})
+func TestWrongWatchConfig(t *testing.T) {
+	if _, err := legrpc.NewBuilder(le.WatchConfig{}, nil).Build(resolver.Target{}, &told{}, resolver.BuildOptions{}); err == nil || !strings.Contains(err.Error(), "Decider is nil") {
+		t.Error(err)
 	}
 }

@@ -18,21 +18,37 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/route/viewhook"
 )
 
-// ServerOptions are the settings of [UnaryServerInterceptor] and [StreamServerInterceptor]. The
-// zero value is right for most.
+// ServerOptions are the settings of the server's interceptors. The zero value is right for most.
 type ServerOptions struct {
 	// Exempt reports whether a method ("/package.Service/Method") is served even if this process
-	// does not lead. Nil means the methods of grpc.health and grpc.reflection.
+	// does not lead, whatever it owns. Nil means the methods of grpc.health and grpc.reflection.
 	Exempt func(fullMethod string) bool
 	// Endless reports whether a method's calls go on until somebody ends them, as subscriptions
-	// do. When leadership is being given up, such a call is ended like one whose view has ended.
-	// All other calls are waited for, and keep the lease for up to DrainTimeout. Nil means that
-	// no call is endless.
+	// do. When leadership, or the shard, is being given up, such a call is ended like one whose
+	// view has ended. All other calls are waited for, and keep the lease, or the shard, for up to
+	// DrainTimeout. Nil means that no call is endless.
 	Endless func(fullMethod string) bool
-	// Election names the election, as ClientOptions.Election does: a client believes only the
-	// refusals of its own election. Set it if calls pass through services of several
-	// elections.
+	// Election names the election, as ClientOptions.Election does, or the group, as
+	// ShardOptions.Election does: a client believes only the refusals of its own election. Set
+	// it if calls pass through services of several elections or groups.
 	Election string
+}
+
+// settled returns the options with their defaults.
+func (o *ServerOptions) settled() ServerOptions {
+	var s ServerOptions
+	if o != nil {
+		s = *o
+	}
+	if s.Exempt == nil {
+		s.Exempt = func(method string) bool {
+			return strings.HasPrefix(method, "/grpc.health.") || strings.HasPrefix(method, "/grpc.reflection.")
+		}
+	}
+	if s.Endless == nil {
+		s.Endless = func(string) bool { return false }
+	}
+	return s
 }
 
 // Refusal describes why a server behind the interceptors has not answered a call. It is in the
@@ -91,42 +107,17 @@ func unmarked(err error) error {
 	return status.ErrorProto(p)
 }
 
-// server is shared by both interceptors.
-type server struct {
-	candidate leaderelection.Candidate // nil at the owner of a shard
-	exempt    func(string) bool
-	endless   func(string) bool
-	election  string
-	not       string // why a call is refused
-	ceased    string // why its answer was thrown away
+// leader has the calls that its candidate's leadership admits.
+type leader struct {
+	candidate leaderelection.Candidate
+	o         ServerOptions
 }
 
-// The messages to clients about calls that are not served.
-const (
-	notLeader    = "leaderelection: this process does not lead"
-	ceasedToLead = "leaderelection: this process has ceased to lead during the call, which may have taken effect"
-	notOwner     = "leaderelection: this process does not own the shard"
-	ceasedToOwn  = "leaderelection: this process has ceased to own the shard during the call, which may have taken effect"
-)
-
-func newServer(c leaderelection.Candidate, o *ServerOptions) *server {
-	s := &server{candidate: c, exempt: alwaysServed, endless: never, not: notLeader, ceased: ceasedToLead}
-	if o != nil {
-		s.election = o.Election
-		if o.Exempt != nil {
-			s.exempt = o.Exempt
-		}
-		if o.Endless != nil {
-			s.endless = o.Endless
-		}
-	}
-	return s
-}
-
-func never(string) bool { return false }
-
-func alwaysServed(method string) bool {
-	return strings.HasPrefix(method, "/grpc.health.") || strings.HasPrefix(method, "/grpc.reflection.")
+// refuser says why calls are not served.
+type refuser struct {
+	election string
+	not      string // why a call is refused
+	ceased   string // why its answer was thrown away
 }
 
 // UnaryServerInterceptor serves calls only while this process leads. Use it at every candidate.
@@ -144,8 +135,8 @@ func alwaysServed(method string) bool {
 // those under way have returned, for at most DrainTimeout. If a handler starts a goroutine that goes on
 // after that, the goroutine must ask the view itself.
 func UnaryServerInterceptor(c leaderelection.Candidate, opts *ServerOptions) grpc.UnaryServerInterceptor {
-	s := newServer(c, opts)
-	return unary(s.exempt, s.admit)
+	l := &leader{c, opts.settled()}
+	return unary(l.o.Exempt, l.admit)
 }
 
 // StreamServerInterceptor is [UnaryServerInterceptor] for streams. Once the view has ended, nothing
@@ -153,36 +144,45 @@ func UnaryServerInterceptor(c leaderelection.Candidate, opts *ServerOptions) grp
 // leaderelection.ErrNotLeading, so that no stream idles at a process that does not lead. Streams that
 // last until somebody ends them delay each hand-over by DrainTimeout: see ServerOptions.Endless.
 func StreamServerInterceptor(c leaderelection.Candidate, opts *ServerOptions) grpc.StreamServerInterceptor {
-	s := newServer(c, opts)
-	return streaming(s.exempt, s.admit)
+	l := &leader{c, opts.settled()}
+	return streaming(l.o.Exempt, l.admit)
 }
 
-// admission admits a call, or returns why not. Req is nil for streams.
-type admission func(ctx context.Context, method string, req any) (*admitted, error)
+// admission admits a call of a method, or returns why not.
+type admission func(ctx context.Context, method string) (*admitted, error)
 
 // admitted is a call that is served.
 type admitted struct {
-	ctx    context.Context
-	view   viewctx.View // under which it is served
-	server *server      // that answers when the view is over
-	leave  func()       // must be called when the handler has returned
+	ctx   context.Context
+	view  viewctx.View // under which it is served
+	leave func()       // must be called when the handler has returned
+	refuser
 }
 
 // admit is the admission of calls to the leader. The lease is kept for the call until it leaves.
-func (s *server) admit(ctx context.Context, method string, _ any) (*admitted, error) {
-	view := s.candidate.View()
+func (l *leader) admit(ctx context.Context, method string) (*admitted, error) {
+	view := l.candidate.View()
+	no := refuser{
+		l.o.Election, "leaderelection: this process does not lead",
+		"leaderelection: this process has ceased to lead during the call, which may have taken effect",
+	}
 	if !viewhook.Enter(view) {
-		return nil, s.refusal(codes.FailedPrecondition, reasonNot)
+		return nil, no.refused()
 	}
-	if !s.admits(view) { // asked only now: from here on the lease is kept
+	if !leads(l.candidate, view) { // asked only now: from here on the lease is kept
 		viewhook.Leave(view)
-		return nil, s.refusal(codes.FailedPrecondition, reasonNot)
+		return nil, no.refused()
 	}
-	a := &admitted{ctx, view, s, func() { viewhook.Leave(view) }}
-	if s.endless(method) {
-		a.ctx, a.view = leaderelection.WithView(ctx, view), undrained{view, func() bool { return s.candidate.Status() == leaderelection.Leading }}
+	a := &admitted{ctx, view, func() { viewhook.Leave(view) }, no}
+	if l.o.Endless(method) {
+		a.ctx, a.view = leaderelection.WithView(ctx, view), undrained{view, func() bool { return l.candidate.Status() == leaderelection.Leading }}
 	}
 	return a, nil
+}
+
+// leads reports whether a candidate leads under view, and does not give that up.
+func leads(c leaderelection.Candidate, view *leaderelection.TimeView) bool {
+	return c.Status() == leaderelection.Leading && view.ValueInFuture()
 }
 
 // undrained is a view for what must not be waited for: it is over when leadership, or the shard, is being
@@ -194,11 +194,6 @@ type undrained struct {
 
 func (u undrained) ValueInFuture() bool { return u.lasts() && u.View.ValueInFuture() }
 
-// admits reports whether a call may be served under view.
-func (s *server) admits(view *leaderelection.TimeView) bool {
-	return s.candidate.Status() == leaderelection.Leading && view.ValueInFuture()
-}
-
 // unary serves the calls that are exempt or admitted.
 func unary(exempt func(string) bool, admit admission) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
@@ -206,7 +201,7 @@ func unary(exempt func(string) bool, admit admission) grpc.UnaryServerIntercepto
 			res, err := next(ctx, req)
 			return res, unmarked(err)
 		}
-		a, err := admit(ctx, info.FullMethod, req)
+		a, err := admit(ctx, info.FullMethod)
 		if err != nil {
 			return nil, err
 		}
@@ -215,7 +210,7 @@ func unary(exempt func(string) bool, admit admission) grpc.UnaryServerIntercepto
 		defer under.Stop()
 		res, err := next(under, req)
 		if !a.view.ValueInFuture() {
-			return nil, a.server.lost()
+			return nil, a.lost()
 		}
 		return res, unmarked(err)
 	}
@@ -227,33 +222,31 @@ func streaming(exempt func(string) bool, admit admission) grpc.StreamServerInter
 		if exempt(info.FullMethod) {
 			return unmarked(next(srv, ss))
 		}
-		a, err := admit(ss.Context(), info.FullMethod, nil)
+		a, err := admit(ss.Context(), info.FullMethod)
 		if err != nil {
 			return err
 		}
 		defer a.leave()
 		under := viewctx.New(a.ctx, a.view)
 		defer under.Stop()
-		err = next(srv, &stream{ServerStream: ss, ctx: under, view: a.view, server: a.server})
+		err = next(srv, &stream{ss, under, a})
 		if !a.view.ValueInFuture() {
-			return a.server.lost()
+			return a.lost()
 		}
 		return unmarked(err)
 	}
 }
 
-// lost returns the error for a call during which the view has ended.
-func (s *server) lost() error { return s.refusal(codes.Unavailable, reasonLost) }
+// refused returns the status of a call that nobody has worked on.
+func (r *refuser) refused() error { return r.refusal(codes.FailedPrecondition, reasonNot, r.not) }
 
-// refusal returns the status of a call that is not served.
-func (s *server) refusal(code codes.Code, reason string) error {
-	why := s.not
-	if reason == reasonLost {
-		why = s.ceased
-	}
+// lost returns the status of a call during which the view has ended.
+func (r *refuser) lost() error { return r.refusal(codes.Unavailable, reasonLost, r.ceased) }
+
+func (r *refuser) refusal(code codes.Code, reason, why string) error {
 	info := &errdetails.ErrorInfo{Domain: domain, Reason: reason, Metadata: map[string]string{}}
-	if s.election != "" {
-		info.Metadata[keyElection] = s.election
+	if r.election != "" {
+		info.Metadata[keyElection] = r.election
 	}
 	st := status.New(code, why)
 	if with, err := st.WithDetails(info); err == nil { // it fails on text that is not UTF-8
@@ -265,25 +258,24 @@ func (s *server) refusal(code codes.Code, reason string) error {
 // stream sends only while the view lasts.
 type stream struct {
 	grpc.ServerStream
-	ctx    context.Context
-	view   viewctx.View
-	server *server
+	under context.Context
+	*admitted
 }
 
-func (s *stream) Context() context.Context { return s.ctx }
+func (s *stream) Context() context.Context { return s.under }
 
 // SendMsg also returns when the view ends. The stream's own SendMsg would wait for a client that does not
 // read, and the campaign for the handler.
 func (s *stream) SendMsg(m any) error {
 	if !s.view.ValueInFuture() {
-		return s.server.lost()
+		return s.lost()
 	}
 	return s.within(func() error { return s.ServerStream.SendMsg(m) })
 }
 
 func (s *stream) SendHeader(md metadata.MD) error {
 	if !s.view.ValueInFuture() {
-		return s.server.lost()
+		return s.lost()
 	}
 	return s.ServerStream.SendHeader(md)
 }
@@ -292,7 +284,7 @@ func (s *stream) SendHeader(md metadata.MD) error {
 func (s *stream) RecvMsg(m any) error {
 	err := s.within(func() error { return s.ServerStream.RecvMsg(m) })
 	if !s.view.ValueInFuture() {
-		return s.server.lost()
+		return s.lost()
 	}
 	return err
 }
@@ -305,22 +297,22 @@ func (s *stream) within(call func() error) error {
 	select {
 	case err := <-result:
 		return err
-	case <-s.ctx.Done():
+	case <-s.under.Done():
 		if s.ServerStream.Context().Err() != nil {
 			return <-result // the call itself has ended
 		}
-		return s.server.lost()
+		return s.lost()
 	}
 }
 
 // Health is a gRPC health service for a process whose services must be used only while it leads. It
 // reports SERVING while the view lasts and leadership is not being given up, and otherwise
 // NOT_SERVING. Register it with healthpb.RegisterHealthServer(server, health). As a readiness
-// probe it stalls rollouts with maxUnavailable: 0: see the package's documentation.
+// probe it stalls rollouts with maxUnavailable: 0: see package lehttp, Readiness.
 type Health struct {
 	healthpb.UnimplementedHealthServer
-	server   *server
-	services []string
+	candidate leaderelection.Candidate
+	services  []string
 }
 
 var _ healthpb.HealthServer = (*Health)(nil)
@@ -328,11 +320,11 @@ var _ healthpb.HealthServer = (*Health)(nil)
 // NewHealth returns a Health for the services with the given full names. The name "", which means
 // the whole process, is always included.
 func NewHealth(c leaderelection.Candidate, services ...string) *Health {
-	return &Health{server: newServer(c, nil), services: slices.Concat(services, []string{""})}
+	return &Health{candidate: c, services: slices.Concat(services, []string{""})}
 }
 
 func (h *Health) now() healthpb.HealthCheckResponse_ServingStatus {
-	if h.server.admits(h.server.candidate.View()) {
+	if leads(h.candidate, h.candidate.View()) {
 		return healthpb.HealthCheckResponse_SERVING
 	}
 	return healthpb.HealthCheckResponse_NOT_SERVING
@@ -366,7 +358,7 @@ func (h *Health) Watch(r *healthpb.HealthCheckRequest, stream grpc.ServerStreami
 			return healthpb.HealthCheckResponse_SERVICE_UNKNOWN
 		}
 	}
-	clock := h.server.candidate.View().Clock()
+	clock := h.candidate.View().Clock()
 	last := healthpb.HealthCheckResponse_UNKNOWN
 	for {
 		if now := look(); now != last {

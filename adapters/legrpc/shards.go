@@ -23,65 +23,27 @@ import (
 // ShardKey is the metadata key of the shard's name, which a [ShardConn] sends with each call.
 const ShardKey = "leaderelection-shard"
 
-// OwnerOptions are the settings of [UnaryOwnerInterceptor] and [StreamOwnerInterceptor]. The zero
-// value is right for most.
-type OwnerOptions struct {
-	// Exempt reports whether a method ("/package.Service/Method") is served whatever this process
-	// owns. Nil means the methods of grpc.health and grpc.reflection.
-	Exempt func(fullMethod string) bool
-	// Endless is ServerOptions.Endless for shards: such a call is ended when its shard must be let
-	// go. All other calls are waited for, and keep the shard for up to DrainTimeout. Nil means that
-	// no call is endless.
-	Endless func(fullMethod string) bool
-	// Group names the group, as ShardOptions.Group does. Set it if calls pass through services
-	// of several groups or elections.
-	Group string
-	// Shard returns the name of the shard that a call is for, or "" for none. Req is nil for
-	// streams. Nil means the name that the client has sent by a ShardConn. The handler must
-	// then check that the request belongs to that shard.
-	Shard func(ctx context.Context, req any) string
-}
-
-// owner is shared by both interceptors.
+// owner has the calls that the ownership of their shards admits.
 type owner struct {
 	owners shard.Owners
-	o      OwnerOptions
-}
-
-func newOwner(owners shard.Owners, o *OwnerOptions) *owner {
-	w := &owner{owners: owners}
-	if o != nil {
-		w.o = *o
-	}
-	if w.o.Exempt == nil {
-		w.o.Exempt = alwaysServed
-	}
-	if w.o.Endless == nil {
-		w.o.Endless = never
-	}
-	if w.o.Shard == nil {
-		w.o.Shard = func(ctx context.Context, _ any) string {
-			if all := metadata.ValueFromIncomingContext(ctx, ShardKey); len(all) == 1 {
-				return all[0]
-			}
-			return ""
-		}
-	}
-	return w
+	o      ServerOptions
 }
 
 // admit is the admission of calls to a shard's owner. The shard is kept for the call until it leaves.
-func (w *owner) admit(ctx context.Context, method string, req any) (*admitted, error) {
-	name := w.o.Shard(ctx, req)
-	if name == "" {
+func (w *owner) admit(ctx context.Context, method string) (*admitted, error) {
+	names := metadata.ValueFromIncomingContext(ctx, ShardKey)
+	if len(names) != 1 || names[0] == "" {
 		return nil, status.Error(codes.InvalidArgument, "leaderelection: the call names no shard")
 	}
-	s := &server{election: route.ShardElection(w.o.Group, name), not: notOwner, ceased: ceasedToOwn}
-	o, may := w.owners.Shard(name)
-	if !may || !viewhook.EnterShard(o) {
-		return nil, s.refusal(codes.FailedPrecondition, reasonNot)
+	no := refuser{
+		route.ShardElection(w.o.Election, names[0]), "leaderelection: this process does not own the shard",
+		"leaderelection: this process has ceased to own the shard during the call, which may have taken effect",
 	}
-	a := &admitted{shard.WithOwned(ctx, o), o, s, func() { viewhook.LeaveShard(o) }}
+	o, may := w.owners.Shard(names[0])
+	if !may || !viewhook.EnterShard(o) {
+		return nil, no.refused()
+	}
+	a := &admitted{shard.WithOwned(ctx, o), o, func() { viewhook.LeaveShard(o) }, no}
 	if w.o.Endless(method) {
 		a.view = undrained{o, func() bool { return o.Context().Err() == nil }}
 	}
@@ -91,19 +53,20 @@ func (w *owner) admit(ctx context.Context, method string, req any) (*admitted, e
 // UnaryOwnerInterceptor serves a call only while this process owns the call's shard. Use it at
 // every member. It is [UnaryServerInterceptor] for shards, with the same promise. When a shard must
 // be let go, it serves no new calls for that shard. The shard is kept until the handlers of the calls
-// under way, and OnOwned, have returned, for at most DrainTimeout. A call that names no shard ends
-// with InvalidArgument.
-func UnaryOwnerInterceptor(owners shard.Owners, opts *OwnerOptions) grpc.UnaryServerInterceptor {
-	w := newOwner(owners, opts)
+// under way, and OnOwned, have returned, for at most DrainTimeout. The call's shard is the one that its
+// client has named (see [ShardConn]): the handler must check that the request belongs to it. A call that
+// names no shard ends with InvalidArgument.
+func UnaryOwnerInterceptor(owners shard.Owners, opts *ServerOptions) grpc.UnaryServerInterceptor {
+	w := &owner{owners, opts.settled()}
 	return unary(w.o.Exempt, w.admit)
 }
 
 // StreamOwnerInterceptor is [UnaryOwnerInterceptor] for streams. Once this process no longer owns
 // the shard, nothing more is sent. The stream's ctx is cancelled within a second of that, with the
 // cause leaderelection.ErrNotLeading. Streams that last until somebody ends them keep a shard that
-// must be let go for DrainTimeout: see OwnerOptions.Endless.
-func StreamOwnerInterceptor(owners shard.Owners, opts *OwnerOptions) grpc.StreamServerInterceptor {
-	w := newOwner(owners, opts)
+// must be let go for DrainTimeout: see ServerOptions.Endless.
+func StreamOwnerInterceptor(owners shard.Owners, opts *ServerOptions) grpc.StreamServerInterceptor {
+	w := &owner{owners, opts.settled()}
 	return streaming(w.o.Exempt, w.admit)
 }
 
@@ -121,8 +84,8 @@ func WithShard(ctx context.Context, name string) context.Context {
 // ShardOptions are the settings of [FollowShards]. Set Dial; the zero value of the rest is right
 // for most.
 type ShardOptions struct {
-	// Group is the OwnerOptions.Group of the servers.
-	Group string
+	// Election is the ServerOptions.Election of the servers.
+	Election string
 	// Wait is how long a call may wait until its shard has an owner. It is also how long after
 	// the first refusal a call may be sent again. Both last at most until the call's ctx ends.
 	// Zero means until the call's ctx ends. Negative means that calls do not wait, and are not sent
@@ -143,7 +106,7 @@ type ShardOptions struct {
 // called concurrently.
 type ShardConn struct {
 	o      ShardOptions
-	shards *route.Shards[*shard.Assignment]
+	shards *route.Shards
 	cancel context.CancelFunc
 	done   <-chan struct{}
 	mu     sync.Mutex
@@ -166,7 +129,7 @@ var _ grpc.ClientConnInterface = (*ShardConn)(nil)
 // not for calls that are wait-for-ready. A call without [WithShard] ends with InvalidArgument. If the
 // group does not have the shard, or no longer has it, the call ends with NotFound, even if it waits.
 func FollowShards(w shard.WatchConfig, opts *ShardOptions) (*ShardConn, error) {
-	s := &ShardConn{shards: route.OfGroup(w.Clock), conns: map[string]*grpc.ClientConn{}}
+	s := &ShardConn{shards: route.NewShards(w.Clock), conns: map[string]*grpc.ClientConn{}}
 	if opts != nil {
 		s.o = *opts
 	}
@@ -180,7 +143,7 @@ func FollowShards(w shard.WatchConfig, opts *ShardOptions) (*ShardConn, error) {
 	}
 	_ = probe.Close() // it has not connected
 	ctx, cancel := context.WithCancel(context.Background())
-	if s.done, err = s.shards.Follow(ctx, w.Watch); err != nil {
+	if s.done, err = s.shards.Follow(ctx, w); err != nil {
 		cancel()
 		return nil, err
 	}
@@ -251,7 +214,7 @@ func (s *ShardConn) call(ctx context.Context) (context.Context, string, *client,
 		return nil, "", nil, status.Error(codes.InvalidArgument, "legrpc: the call's ctx names no shard: see WithShard")
 	}
 	ctx = metadata.AppendToOutgoingContext(ctx, ShardKey, name)
-	return ctx, name, newClient(&ClientOptions{Election: route.ShardElection(s.o.Group, name), Wait: s.o.Wait}, nil), nil
+	return ctx, name, newClient(&ClientOptions{Election: route.ShardElection(s.o.Election, name), Wait: s.o.Wait}, nil), nil
 }
 
 // attempt is one attempt of a call, at one owner.

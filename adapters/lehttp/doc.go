@@ -70,10 +70,10 @@ Anybody who can write the election's record decides where a Proxy sends requests
 cookies and credentials. ProxyOptions.CheckAddress says which addresses are allowed.
 
 A Proxy believes nothing that a client says about itself. It replaces X-Forwarded-For, -Host and
--Proto, unless ProxyOptions.TrustForwarded says that a proxy of yours has sent them. It removes
-Fencing-Token, so that no outsider can raise a fence, and these headers with underscores, such as
-Fencing_Token, which some servers take for the same. Its own answers name no candidate and no
-address: those are in the log.
+-Proto. It removes Fencing-Token, so that no outsider can raise a fence, and these headers with
+underscores, such as Fencing_Token, which some servers take for the same. ProxyOptions.Rewrite may
+put back what a proxy of yours has sent. The Proxy's own answers name no candidate and no address:
+those are in the log.
 
 # Several ports, TLS, dead connections
 

@@ -4,10 +4,12 @@ package lehttp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,7 +35,7 @@ func NewRouter(config leaderelection.Config) *Router {
 func (r *Router) News(e leaderelection.RaceEntry) { r.table.News(e) }
 
 // NewShardRouter returns a ShardRouter that learns of no assignment.
-func NewShardRouter() *ShardRouter { return &ShardRouter{shards: route.OfGroup(nil)} }
+func NewShardRouter() *ShardRouter { return &ShardRouter{shards: route.NewShards(nil)} }
 
 // A connection of HTTP/2 on which nothing passes any more is left within 20 s, though
 // the leader leads on; one on which the leader takes its time is not.
@@ -78,4 +80,19 @@ func TestADeadConnectionIsNoticed(t *testing.T) {
 		transport.CloseIdleConnections()
 		_ = server.Close()
 	})
+}
+
+// The Proxy's own Transports do not dial an address that is refused, to which a name may resolve: nor does the
+// one of a single leadership, made for TLSFor.
+func TestTransportsCheckWhatTheyDial(t *testing.T) {
+	p := NewRouter(leaderelection.Config{}).Proxy(&ProxyOptions{TLSFor: func(leaderelection.RaceEntry) (*tls.Config, error) { return nil, nil }})
+	defer p.Close()
+	if err := p.way.dress(p.router.table.Load(), (*sender)(p)); err != nil {
+		t.Fatal(err)
+	}
+	for _, transport := range []http.RoundTripper{p.own, p.way.trip} {
+		if _, err := transport.(*http.Transport).DialContext(t.Context(), "tcp", "169.254.169.254:80"); err == nil || !strings.Contains(err.Error(), "is refused") {
+			t.Error(err)
+		}
+	}
 }

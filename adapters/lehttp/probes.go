@@ -1,6 +1,7 @@
 package lehttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,13 +81,6 @@ type Pinged interface {
 
 // LiveOptions are the settings of [Live]. The zero value is right for most.
 type LiveOptions struct {
-	// Grace is how long a leader's work may go on after its view has ended, until OnElected and
-	// OnOusting have returned. After that the probe fails, and the process is restarted. Zero
-	// means a term, as the record has it.
-	Grace time.Duration
-	// Timeout is how soon the campaign must answer. Zero means 500 ms, half of the time that
-	// Kubernetes gives a probe by default.
-	Timeout time.Duration
 	// Logger gets the reason if the campaign says that it is stuck. The reason may name the store,
 	// so the client gets a fixed text. It is logged once, when the probe begins to fail. Nil means
 	// slog.Default() from Warn on, as in Config.
@@ -97,9 +91,9 @@ type LiveOptions struct {
 // otherwise. A standby, an unhealthy candidate, and a candidate whose store does not answer get
 // 200. The probe fails if
 //
-//   - the campaign's loop does not answer (Campaign.Ping): there is a deadlock, or the machine
-//     is starved, so do not restart after a single failure;
-//   - a leader's view has been over for longer than Grace, and its work has not ended: its
+//   - the campaign's loop does not answer within 500 ms (Campaign.Ping): there is a deadlock, or the
+//     machine is starved, so do not restart after a single failure;
+//   - a leader's view has been over for longer than its term, and its work has not ended: its
 //     OnElected does not respect its ctx, so this process can never lead again;
 //   - LeaderChanged has not returned for four terms, or the store has refused every call for as
 //     long (Campaign.Ping);
@@ -111,19 +105,19 @@ func Live(c Pinged, opts *LiveOptions) http.Handler {
 	if opts != nil {
 		p.o = *opts
 	}
-	if p.o.Timeout == 0 {
-		p.o.Timeout = 500 * time.Millisecond
-	}
 	p.o.Logger = warnings.Or(p.o.Logger)
-	p.silent = fmt.Errorf("the campaign does not answer within %v", p.o.Timeout)
 	return probe(p.alive)
 }
+
+// pingWithin is how soon the campaign must answer: half of the time that Kubernetes gives a probe by default.
+const pingWithin = 500 * time.Millisecond
+
+var errSilent = fmt.Errorf("the campaign does not answer within %v", pingWithin)
 
 // liveness is a Live.
 type liveness struct {
 	campaign Pinged
 	o        LiveOptions
-	silent   error         // the campaign does not answer
 	turn     chan struct{} // has one while the campaign is asked
 	told     atomic.Bool   // the Logger has why the campaign is stuck
 }
@@ -133,7 +127,7 @@ func (p *liveness) alive(r *http.Request) (bool, string) {
 	case leaderelection.Stopped:
 		return false, "the campaign has stopped"
 	case leaderelection.Leading, leaderelection.Draining:
-		if late, grace := p.late(), p.grace(); late > grace {
+		if late := p.late(); late > cmp.Or(p.campaign.Leader().TermLength, leaderelection.DefaultTermLength) {
 			return false, fmt.Sprintf("leadership was over %v ago, and its work has not ended", late.Round(time.Millisecond))
 		}
 	}
@@ -141,8 +135,8 @@ func (p *liveness) alive(r *http.Request) (bool, string) {
 	case err == nil:
 		p.told.Store(false)
 		return true, "alive"
-	case errors.Is(err, p.silent):
-		return false, p.silent.Error()
+	case errors.Is(err, errSilent):
+		return false, errSilent.Error()
 	case r.Context().Err() == nil && !p.told.Swap(true):
 		p.o.Logger.Warn("leaderelection: the liveness probe fails", "err", err)
 	}
@@ -158,28 +152,18 @@ func (p *liveness) late() time.Duration {
 	return view.Clock().Now().Sub(view.Get()) // by the wall clock: Get has no other reading
 }
 
-func (p *liveness) grace() time.Duration {
-	if p.o.Grace > 0 {
-		return p.o.Grace
-	}
-	if term := p.campaign.Leader().TermLength; term > 0 {
-		return term
-	}
-	return leaderelection.DefaultTermLength
-}
-
 // ping asks the campaign, which must answer in time.
 func (p *liveness) ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.o.Timeout, p.silent)
+	ctx, cancel := context.WithTimeoutCause(ctx, pingWithin, errSilent)
 	defer cancel()
 	select {
 	case p.turn <- struct{}{}:
 		defer func() { <-p.turn }()
 	case <-ctx.Done():
-		return p.silent
+		return errSilent
 	}
 	if ctx.Err() != nil {
-		return p.silent
+		return errSilent
 	}
 	return p.campaign.Ping(ctx)
 }

@@ -80,12 +80,6 @@ type ProxyOptions struct {
 	// Proxy's own Transport then also refuses names that resolve to one of these.
 	CheckAddress func(hostPort string) error
 
-	// TrustForwarded reports whether to believe the Forwarded and X-Forwarded-* headers of a
-	// request, because a proxy of yours has sent it. If so, X-Forwarded-For is extended and
-	// the others are kept. Nil means that these headers are replaced, since any client can
-	// invent them.
-	TrustForwarded func(r *http.Request) bool
-
 	// TLS has the settings for https to leaders: the trusted certificates and, if leaders ask
 	// for one, the Proxy's own certificate. Nil means Go's defaults: a leader's certificate
 	// must have the host of its address. It is ignored if Transport is set.
@@ -105,10 +99,11 @@ type ProxyOptions struct {
 	Transport http.RoundTripper
 
 	// Rewrite may change the request to the leader, as ReverseProxy.Rewrite does. Optional. It
-	// is called after X-Forwarded-For, -Host and -Proto were set, and after Fencing-Token
-	// was removed (see [fence.Header]), since a client from outside must not raise a fence.
-	// If all clients are leaders of other elections, copy Fencing-Token from In to Out. The
-	// scheme and host of the URL are set to the leader's later.
+	// is called after X-Forwarded-For, -Host and -Proto were set, since any client can invent
+	// them, and after Fencing-Token was removed (see [fence.Header]), since a client from outside
+	// must not raise a fence. If a proxy of yours has sent the request, or all clients are leaders
+	// of other elections, copy these headers from In to Out. The scheme and host of the URL are
+	// set to the leader's later.
 	Rewrite func(*httputil.ProxyRequest)
 
 	// Logger gets leaders with useless addresses, loops, and requests that could not be
@@ -266,11 +261,7 @@ func (p *Proxy) seen(r *http.Request) bool {
 }
 
 func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
-	if p.o.TrustForwarded != nil && p.o.TrustForwarded(r.In) {
-		keepForwarded(r)
-	} else {
-		r.SetXForwarded()
-	}
+	r.SetXForwarded()
 	r.Out.URL.RawQuery = r.In.URL.RawQuery // the leader parses it
 	for k := range r.Out.Header {
 		// A server that hands headers to programs as variables, as CGI does, takes an underscore for a hyphen.
@@ -281,35 +272,11 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	if p.o.Rewrite != nil {
 		p.o.Rewrite(r)
 	}
-	r.Out.Header["Via"] = append(r.Out.Header["Via"], protocol(r.In)+p.via)
+	r.Out.Header["Via"] = append(r.Out.Header["Via"], strings.TrimPrefix(r.In.Proto, "HTTP/")+" "+p.via)
 }
 
 // forwarded are the headers by which a proxy says where a request comes from.
 var forwarded = []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
-
-// keepForwarded keeps what earlier proxies have said of the client, and adds this hop.
-func keepForwarded(r *httputil.ProxyRequest) {
-	r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
-	r.SetXForwarded()
-	for _, k := range []string{"Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto"} {
-		if v := r.In.Header[k]; len(v) > 0 {
-			r.Out.Header[k] = v
-		}
-	}
-}
-
-// protocol returns the received protocol as Via wants it: without the name if that is HTTP.
-func protocol(r *http.Request) string {
-	switch {
-	case r.ProtoMajor == 1 && r.ProtoMinor == 1:
-		return "1.1 "
-	case r.ProtoMajor == 1:
-		return "1.0 "
-	case r.ProtoMajor == 2:
-		return "2.0 "
-	}
-	return "3.0 "
-}
 
 // failed answers a request that could not be sent, or got no answer.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
@@ -318,7 +285,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		if d, ok := w.(*duplex); ok {
 			w = d.ResponseWriter
 		}
-		home.serve(w, r)
+		home.serve(w, home.body.home())
 		return
 	}
 	var no *refusal

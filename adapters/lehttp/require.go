@@ -43,15 +43,17 @@ func marksOf(election string) marks {
 	return marks{election: election, refused: "refused" + of, lost: "lost" + of, sent: "proxy" + of}
 }
 
-// RequireOptions are the settings of [RequireLeader]. The zero value is right for most.
+// RequireOptions are the settings of [RequireLeader] and [RequireOwner]. The zero value is right for
+// most.
 type RequireOptions struct {
-	// Otherwise serves the requests that come while this process does not lead: a Router's
-	// Proxy or Redirect, with its LeaderID set. Nil means the answer 503. Such a request is
-	// also answered 503 if a Proxy of this election has sent it: that Proxy keeps it itself.
+	// Otherwise serves the requests that come while this process does not lead, or for shards
+	// that it does not own: a Router's or a ShardRouter's Proxy or Redirect, with its LeaderID
+	// set. Nil means the answer 503. Such a request is also answered 503 if a Proxy of this
+	// election has sent it: that Proxy keeps it itself.
 	Otherwise http.Handler
-	// Election names the election, as ProxyOptions.Election does: a Proxy believes only the
-	// refusals of its own election. Set it if requests pass through services of several
-	// elections.
+	// Election names the election, or the group, as ProxyOptions.Election does: a Proxy believes
+	// only the refusals of its own election. Set it if requests pass through services of several
+	// elections or groups.
 	Election string
 }
 
@@ -165,10 +167,10 @@ func (g gate) serve(w http.ResponseWriter, r *http.Request, next, otherwise http
 // serve lets next serve a request that has entered.
 func (l *leadership) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	defer l.leave() // last of all, even if the handler panics: the answer leaves under the view
-	a := newAnswer(w, l)
+	a := &answer{w: w}
 	a.in.l, a.in.safe = l, safe(r)
 	if h := w.Header(); len(h) > 0 {
-		a.work.before = h.Clone()
+		a.before = h.Clone()
 	}
 	delete(r.Header, sentBy) // it is for this process, not for a server to which the handler passes the request
 	parent := r.Context()
@@ -237,18 +239,6 @@ func ShardKey(n int, key func(r *http.Request) string) func(r *http.Request) str
 	return func(r *http.Request) string { return shard.KeyName(key(r), n) }
 }
 
-// OwnerOptions are the settings of [RequireOwner]. The zero value is right for most.
-type OwnerOptions struct {
-	// Otherwise serves the requests for shards that this process does not own: a
-	// ShardRouter's Proxy or Redirect, with its LeaderID set. Nil means the answer 503.
-	// Such a request is also answered 503 if a Proxy of this group has sent it: that Proxy
-	// keeps it itself.
-	Otherwise http.Handler
-	// Group names the group, as ProxyOptions.Election does. Set it if requests pass through
-	// services of several groups or elections.
-	Group string
-}
-
 // RequireOwner returns a middleware that serves a request only while this process owns the shard
 // that shardOf names. Put it in front of the handlers of a member. It makes the promise of
 // [RequireLeader], for shards: it asks the shard before the handler is called, and again before
@@ -260,8 +250,8 @@ type OwnerOptions struct {
 //
 // The handler gets the shard, and its fencing token, by [shard.OwnedFrom]. A request for which
 // shardOf returns "" is answered 400.
-func RequireOwner(owners shard.Owners, shardOf func(r *http.Request) string, opts *OwnerOptions) func(http.Handler) http.Handler {
-	var o OwnerOptions
+func RequireOwner(owners shard.Owners, shardOf func(r *http.Request) string, opts *RequireOptions) func(http.Handler) http.Handler {
+	var o RequireOptions
 	if opts != nil {
 		o = *opts
 	}
@@ -270,7 +260,7 @@ func RequireOwner(owners shard.Owners, shardOf func(r *http.Request) string, opt
 		if name == "" {
 			return nil, false
 		}
-		m := marksOf(route.ShardElection(o.Group, name))
+		m := marksOf(route.ShardElection(o.Election, name))
 		l := &leadership{marks: &m, refusal: notOwned,
 			ceased: "this process has ceased to own the shard while it worked on the request, which may have taken effect"}
 		s, may := owners.Shard(name)
@@ -307,16 +297,12 @@ func (h *home) serve(w http.ResponseWriter, body io.ReadCloser) {
 }
 
 // comeHome is the error of a request that this process may serve itself by now.
-type comeHome struct{ body *kept }
+type comeHome struct {
+	*home
+	body *kept
+}
 
 func (c *comeHome) Error() string { return "leaderelection: this process leads now" }
-
-// serve hands the request back. Out is the ReverseProxy's copy of it.
-func (c *comeHome) serve(w http.ResponseWriter, out *http.Request) {
-	if h, ok := out.Context().Value(homeKey{}).(*home); ok {
-		h.serve(w, c.body.home())
-	}
-}
 
 // homeOf returns the origin of a request that came from a gate of the election, or nil.
 func homeOf(r *http.Request, leaderID, election string) *home {
@@ -333,16 +319,6 @@ func (h *home) open() bool {
 	}
 	_, may := h.gate(h.r)
 	return may
-}
-
-// mayComeHome reports whether a request came from a gate of this election, which may open.
-func (t *sender) mayComeHome(out *http.Request) bool {
-	return homeOf(out, t.o.LeaderID, t.o.Election) != nil
-}
-
-// leadsHere reports whether a request came from a gate of this election that may serve it now.
-func (t *sender) leadsHere(out *http.Request) bool {
-	return homeOf(out, t.o.LeaderID, t.o.Election).open()
 }
 
 // relayed is the ResponseWriter of Otherwise. It removes the mark that nobody has worked on the

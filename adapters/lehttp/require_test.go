@@ -25,7 +25,7 @@ import (
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/adapters/lehttp"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
-	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
+	"github.com/c8e606e4/leaderelection/shard"
 	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
@@ -86,18 +86,6 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 	}
 }
 
-func TestOtherwise(t *testing.T) {
-	l := leading()
-	h := lehttp.RequireLeader(l, &lehttp.RequireOptions{Otherwise: says("elsewhere")})(says("here"))
-	for _, want := range []string{"here", "elsewhere"} {
-		w := asked(h, get())
-		if w.Body.String() != want {
-			t.Errorf("%q, want %q", w.Body, want)
-		}
-		l.SetStatus(le.Draining)
-	}
-}
-
 // Otherwise can do with its ResponseWriter what it could without RequireLeader.
 func TestOtherwiseHasAWholeResponseWriter(t *testing.T) {
 	s := server(t, lehttp.RequireLeader(standby(), &lehttp.RequireOptions{Otherwise: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -151,26 +139,30 @@ func relay(t *testing.T, calls *atomic.Int32, election string) http.Handler {
 	})
 }
 
-// What a standby does instead of leading may relay a refusal, too, which is not the standby's.
-func TestAStandbyRelaysNoMark(t *testing.T) {
-	var calls atomic.Int32
-	h := lehttp.RequireLeader(standby(), &lehttp.RequireOptions{Otherwise: relay(t, &calls, "")})(says("never"))
-	res, body := ask(t, client(t), http.MethodPost, server(t, h).URL, strings.NewReader("payload"))
-	if n := calls.Load(); n != 1 || res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Leaderelection-Not-Leading") != "" {
-		t.Errorf("the standby's handler was called %d times; %d %q %v", n, res.StatusCode, body, res.Header)
-	}
-}
+// nothing owns no shard.
+type nothing struct{}
 
-// What a Proxy of the same election has sent a standby refuses itself, whatever its Otherwise would
-// do; what another's has sent, or a client, goes there.
+func (nothing) Shard(string) (*shard.Owned, bool) { return nil, false }
+
+// What a Proxy of the same election, or of the same group for the same shard, has sent a standby refuses
+// itself, whatever its Otherwise would do. What another's has sent, or a client, goes there.
 func TestAStandbyRefusesWhatAProxyKeeps(t *testing.T) {
-	h := lehttp.RequireLeader(standby(), &lehttp.RequireOptions{Otherwise: says("elsewhere"), Election: "orders"})(says("never"))
-	for sent, refused := range map[string]bool{"": false, "proxy": false, "proxy; election=users": false, "proxy; election=orders": true} {
-		r := post()
-		r.Header.Set("Leaderelection-Sent-By", sent)
-		w := asked(h, r)
-		if mark := w.Header().Get("Leaderelection-Not-Leading"); (mark == "refused; election=orders") != refused || (w.Body.String() == "elsewhere") == refused {
-			t.Errorf("sent by %q: %d %q, mark %q", sent, w.Code, w.Body, mark)
+	o := &lehttp.RequireOptions{Otherwise: says("elsewhere"), Election: "orders"}
+	for own, c := range map[string]struct {
+		h      http.Handler
+		others []string
+	}{
+		"; election=orders":     {lehttp.RequireLeader(standby(), o)(says("never")), []string{"", "proxy", "proxy; election=users"}},
+		"; election=orders%2F2": {lehttp.RequireOwner(nothing{}, byHeader, o)(says("never")), []string{"", "proxy; election=orders", "proxy; election=orders%2F3"}},
+	} {
+		for _, sent := range append(c.others, "proxy"+own) {
+			r := post()
+			r.Header.Set("Shard", "2")
+			r.Header.Set("Leaderelection-Sent-By", sent)
+			w, refused := asked(c.h, r), sent == "proxy"+own
+			if mark := w.Header().Get("Leaderelection-Not-Leading"); (mark == "refused"+own) != refused || (w.Body.String() == "elsewhere") == refused {
+				t.Errorf("sent by %q: %d %q, mark %q", sent, w.Code, w.Body, mark)
+			}
 		}
 	}
 }
@@ -236,7 +228,12 @@ func TestAnswerIsThrownAwayWhenLeadershipIsLost(t *testing.T) {
 				panic(fmt.Sprint("the handler was told ", err))
 			}
 		},
-		"early hints": func(w http.ResponseWriter, over func()) { over(); w.WriteHeader(http.StatusEarlyHints) },
+		"hijack": func(w http.ResponseWriter, over func()) {
+			over()
+			if _, _, err := http.NewResponseController(w).Hijack(); !errors.Is(err, le.ErrNotLeading) {
+				panic(fmt.Sprint("the handler was told ", err))
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := leading()
@@ -259,74 +256,34 @@ func TestAnswerIsThrownAwayWhenLeadershipIsLost(t *testing.T) {
 	}
 }
 
-// A part has left already: the client must not take it for the whole.
+// A part has left already: the client must not take it for the whole, and the handler is told.
 func TestAnswerIsBrokenOffWhenLeadershipIsLost(t *testing.T) {
-	for name, handle := range map[string]func(w http.ResponseWriter, l *viewtest.Candidate) error{
-		"write": func(w http.ResponseWriter, l *viewtest.Candidate) error {
-			_ = http.NewResponseController(w).Flush()
-			over(l)
-			_, err := io.WriteString(w, "second")
-			return err
-		},
-		"flush": func(w http.ResponseWriter, l *viewtest.Candidate) error {
-			_ = http.NewResponseController(w).Flush()
-			over(l)
-			return http.NewResponseController(w).Flush()
-		},
-		"end": func(w http.ResponseWriter, l *viewtest.Candidate) error {
-			_ = http.NewResponseController(w).Flush()
-			over(l)
-			return le.ErrNotLeading
-		},
+	for name, handle := range map[string]func(w http.ResponseWriter) error{
+		"write": func(w http.ResponseWriter) error { _, err := io.WriteString(w, "second"); return err },
+		"flush": func(w http.ResponseWriter) error { return http.NewResponseController(w).Flush() },
+		"end":   func(http.ResponseWriter) error { return le.ErrNotLeading },
 	} {
-		t.Run(name, func(t *testing.T) {
-			l := leading()
-			told := make(chan error, 1)
-			s := server(t, lehttp.RequireLeader(l, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				_, _ = io.WriteString(w, "first ")
-				told <- handle(w, l)
-			})))
-			res, err := client(t).Get(s.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer res.Body.Close()
-			body, err := io.ReadAll(res.Body)
-			if err == nil || strings.Contains(string(body), "second") {
-				t.Errorf("the client takes %q for complete (%v)", body, err)
-			}
-			if err := <-told; !errors.Is(err, le.ErrNotLeading) {
-				t.Errorf("the handler was told %v", err)
-			}
-		})
+		l := leading()
+		told := make(chan error, 1)
+		s := server(t, lehttp.RequireLeader(l, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, "first ")
+			_ = http.NewResponseController(w).Flush()
+			over(l)
+			told <- handle(w)
+		})))
+		res, err := client(t).Get(s.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if err == nil || string(body) != "first " {
+			t.Errorf("%s: the client takes %q for complete (%v)", name, body, err)
+		}
+		if err := <-told; !errors.Is(err, le.ErrNotLeading) {
+			t.Errorf("%s: the handler was told %v", name, err)
+		}
 	}
-}
-
-// An answer that was given up stays so, whatever its view says later, and the client does not take
-// it for whole.
-func TestALostAnswerStaysLost(t *testing.T) {
-	l := leading()
-	defer func() {
-		if r := recover(); r != http.ErrAbortHandler {
-			t.Errorf("the answer was not broken off: %v", r)
-		}
-	}()
-	recorded(l, func(w http.ResponseWriter, _ *http.Request) {
-		c := http.NewResponseController(w)
-		if err := c.Flush(); err != nil {
-			t.Error(err)
-		}
-		over(l)
-		_, first := io.WriteString(w, "late")
-		l.SetEnd(time.Now().Add(time.Hour)) // as no campaign's does
-		_, again := io.WriteString(w, "later")
-		_, _, hijack := c.Hijack()
-		for what, err := range map[string]error{"Write": first, "a second Write": again, "Flush": c.Flush(), "Hijack": hijack} {
-			if !errors.Is(err, le.ErrNotLeading) {
-				t.Errorf("%s: %v", what, err)
-			}
-		}
-	})
 }
 
 // Early hints are part of an answer: none leave when the view is over, nor a switch of protocols.
@@ -353,105 +310,54 @@ func TestNoPartOfAnAnswerLeavesLate(t *testing.T) {
 	}
 }
 
-// An answer that is allowed arrives just as the handler wrote it.
+// An answer that is allowed arrives as it would without RequireLeader: with the header as it was when the
+// handler said WriteHeader or wrote first, with trailers, and with the first status.
 func TestAnswerPassesUnchanged(t *testing.T) {
 	long := strings.Repeat("0123456789", 1000)
-	h := lehttp.RequireLeader(leading(), nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/long":
+	for name, handle := range map[string]func(w http.ResponseWriter){
+		"long": func(w http.ResponseWriter) {
 			for i := 0; i < len(long); i += 100 {
 				_, _ = io.WriteString(w, long[i:i+100])
 			}
-		case "/created":
-			w.Header().Set("Location", "/x")
+		},
+		"created":     func(w http.ResponseWriter) { w.WriteHeader(http.StatusCreated); _, _ = io.WriteString(w, "made") },
+		"empty":       func(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) },
+		"early hints": func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints); _, _ = io.WriteString(w, "after") },
+		"written":     func(w http.ResponseWriter) { _, _ = io.WriteString(w, "x") },
+		"none":        func(http.ResponseWriter) {},
+		"two": func(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusCreated)
-			_, _ = io.WriteString(w, "made")
-		case "/empty":
-			w.WriteHeader(http.StatusNoContent)
-		case "/trailer":
-			w.Header().Set("Trailer", "Sum")
-			_, _ = io.WriteString(w, "body")
-			w.Header().Set("Sum", "42")
-		case "/hints":
-			w.Header().Set("Link", "</style.css>")
-			w.WriteHeader(http.StatusEarlyHints)
-			_, _ = io.WriteString(w, "after")
-		}
-	}))
-	s, c := server(t, h), client(t)
-	for path, want := range map[string]struct {
-		code int
-		body string
-	}{
-		"/long": {200, long}, "/created": {201, "made"}, "/empty": {204, ""}, "/trailer": {200, "body"}, "/hints": {200, "after"}, "/none": {200, ""},
-	} {
-		res, body := ask(t, c, http.MethodGet, s.URL+path, nil)
-		if res.StatusCode != want.code || body != want.body {
-			t.Errorf("%s: %d, %d bytes", path, res.StatusCode, len(body))
-		}
-		if path == "/trailer" && res.Trailer.Get("Sum") != "42" {
-			t.Errorf("trailer %v", res.Trailer)
-		}
-		if path == "/created" && (res.Header.Get("Location") != "/x" || res.ContentLength != 4) {
-			t.Errorf("header %v", res.Header)
-		}
-	}
-}
-
-// A header goes out as it was when the handler said WriteHeader, or wrote first:
-// as without RequireLeader.
-func TestHeaderIsSettledWhenItIsSaid(t *testing.T) {
-	for name, begin := range map[string]func(w http.ResponseWriter){
-		"WriteHeader": func(w http.ResponseWriter) { w.WriteHeader(http.StatusCreated) },
-		"Write":       func(w http.ResponseWriter) { _, _ = io.WriteString(w, "x") },
-		"neither":     func(http.ResponseWriter) {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				h := w.Header()
-				h.Set("Before", "1")
-				h.Set("Trailer", "Sum")
-				begin(w)
-				h.Set("After", "2")
-				h.Add("Before", "2")
-				h.Set("Sum", "42")
-				h.Set(http.TrailerPrefix+"Late", "43")
-			})
-			bare, _ := ask(t, client(t), http.MethodGet, server(t, h).URL, nil)
-			got, _ := ask(t, client(t), http.MethodGet, server(t, lehttp.RequireLeader(leading(), nil)(h)).URL, nil)
-			for _, k := range []string{"Before", "After", "Sum", "Late"} {
-				if g, w := strings.Join(got.Header[k], ","), strings.Join(bare.Header[k], ","); g != w {
-					t.Errorf("header %s: %q, without RequireLeader %q", k, g, w)
-				}
-				if g, w := strings.Join(got.Trailer[k], ","), strings.Join(bare.Trailer[k], ","); g != w {
-					t.Errorf("trailer %s: %q, without RequireLeader %q", k, g, w)
-				}
-			}
-		})
-	}
-}
-
-// The first status counts, as without RequireLeader; the server's log has what comes too late.
-func TestTheFirstStatusCounts(t *testing.T) {
-	var logged logtest.Log
-	s := httptest.NewUnstartedServer(lehttp.RequireLeader(leading(), nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusCreated)
-		if r.URL.Path == "/flushed" {
+			w.WriteHeader(http.StatusTeapot)
+		},
+		"two, flushed": func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusCreated)
 			_ = http.NewResponseController(w).Flush()
+			w.WriteHeader(http.StatusTeapot)
+		},
+	} {
+		h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			h := w.Header()
+			h.Set("Before", "1")
+			h.Set("Trailer", "Sum")
+			handle(w)
+			h.Set("After", "2")
+			h.Add("Before", "2")
+			h.Set("Sum", "42")
+			h.Set(http.TrailerPrefix+"Late", "43")
+		})
+		var said [2]string
+		for i, h := range []http.Handler{h, lehttp.RequireLeader(leading(), nil)(h)} {
+			s := httptest.NewUnstartedServer(h)
+			s.Config.ErrorLog = log.New(io.Discard, "", 0) // it has the second status
+			s.Start()
+			res, body := ask(t, client(t), http.MethodGet, s.URL, nil)
+			s.Close()
+			res.Header.Del("Date")
+			said[i] = fmt.Sprint(res.Status, res.ContentLength, res.Header, res.Trailer, body)
 		}
-		w.WriteHeader(http.StatusTeapot)
-	})))
-	s.Config.ErrorLog = log.New(&logged, "", 0)
-	s.Start()
-	t.Cleanup(s.Close)
-	for _, path := range []string{"/", "/flushed"} {
-		if res, _ := ask(t, client(t), http.MethodGet, s.URL+path, nil); res.StatusCode != http.StatusCreated {
-			t.Errorf("%s: %s", path, res.Status)
+		if said[0] != said[1] {
+			t.Errorf("%s: %s\nwithout RequireLeader: %s", name, said[1], said[0])
 		}
-	}
-	s.Close() // the log is complete
-	if !strings.Contains(logged.String(), "superfluous") {
-		t.Errorf("the log: %q", logged.String())
 	}
 }
 
@@ -460,52 +366,16 @@ func recorded(l le.Candidate, handle http.HandlerFunc) *httptest.ResponseRecorde
 	return asked(lehttp.RequireLeader(l, nil)(handle), get())
 }
 
-// The header of one request's refusal is not that of another request.
-func TestHeadersAreNotMixedUp(t *testing.T) {
-	for range 50 { // what is used again is kept for each processor, and sometimes not at all
-		l := leading()
-		w := httptest.NewRecorder()
-		w.Header().Set("Set-Cookie", "secret")
-		lehttp.RequireLeader(l, nil)(says("hello")).ServeHTTP(w, get())
-		lost := recorded(l, func(http.ResponseWriter, *http.Request) { over(l) })
-		if lost.Code != http.StatusServiceUnavailable || lost.Header().Get("Set-Cookie") != "" {
-			t.Fatalf("%d %v", lost.Code, lost.Header())
-		}
-		other := recorded(leading(), func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Own", "1") })
-		if other.Code != http.StatusOK || other.Header().Get("Own") != "1" || other.Header().Get("Set-Cookie") != "" {
-			t.Fatalf("%d %v", other.Code, other.Header())
-		}
-	}
-}
-
 // A handler that keeps its ResponseWriter beyond its return reaches nobody by it.
 func TestAnswerKeptByItsHandler(t *testing.T) {
-	var kept []http.ResponseWriter
-	h := lehttp.RequireLeader(leading(), nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for _, old := range kept {
-			old.Header().Set("Kept", "yes")
-			old.WriteHeader(http.StatusTeapot)
-			if n, err := io.WriteString(old, "kept"); n != 0 || err == nil {
-				t.Errorf("a kept answer takes %d bytes, %v", n, err)
-			}
-			if err := http.NewResponseController(old).Flush(); err == nil {
-				t.Error("a kept answer can be flushed")
-			}
-			if _, _, err := http.NewResponseController(old).Hijack(); err == nil {
-				t.Error("a kept answer can be hijacked")
-			}
-			if err := http.NewResponseController(old).SetWriteDeadline(time.Now()); err == nil {
-				t.Error("a kept answer sets deadlines")
-			}
-		}
-		kept = append(kept, w)
-		_, _ = io.WriteString(w, "own")
-	}))
-	for range 100 { // so that answers are made afresh more than once
-		w := asked(h, get())
-		if w.Code != http.StatusOK || w.Body.String() != "own" || w.Header().Get("Kept") != "" {
-			t.Fatalf("%d %q %v", w.Code, w.Body, w.Header())
-		}
+	var kept http.ResponseWriter
+	w := recorded(leading(), func(w http.ResponseWriter, _ *http.Request) { kept = w; _, _ = io.WriteString(w, "own") })
+	kept.WriteHeader(http.StatusTeapot)
+	_, write := io.WriteString(kept, "kept")
+	c := http.NewResponseController(kept)
+	_, _, hijack := c.Hijack()
+	if flush := c.Flush(); write == nil || hijack == nil || flush == nil || w.Code != http.StatusOK || w.Body.String() != "own" {
+		t.Errorf("%v, %v, %v; %d %q", write, hijack, flush, w.Code, w.Body)
 	}
 }
 
@@ -520,24 +390,6 @@ func TestTheRequestsContextEndsWithIt(t *testing.T) {
 	})
 	if !errors.Is(kept.Err(), context.Canceled) || errors.Is(context.Cause(kept), le.ErrNotLeading) {
 		t.Errorf("after the request: %v, %v", kept.Err(), context.Cause(kept))
-	}
-}
-
-// No connection is handed over once the view is over.
-func TestHijackAsksTheView(t *testing.T) {
-	l := leading()
-	told := make(chan error, 1)
-	res, _ := ask(t, client(t), http.MethodGet, server(t, lehttp.RequireLeader(l, nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		over(l)
-		conn, _, err := http.NewResponseController(w).Hijack()
-		if err == nil {
-			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
-			_ = conn.Close()
-		}
-		told <- err
-	}))).URL, nil)
-	if err := <-told; !errors.Is(err, le.ErrNotLeading) || res.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("%v, %s", err, res.Status)
 	}
 }
 
@@ -579,53 +431,6 @@ func TestHijackedConnectionIsGated(t *testing.T) {
 	if rest, _ := io.ReadAll(conn.r); len(rest) > 0 {
 		t.Errorf("%q left the process after the end", rest)
 	}
-}
-
-// A handler that waits for its ctx, and a connection that nobody writes to, do not
-// linger at a process that does not lead.
-func TestNothingLingersWhenLeadershipIsLost(t *testing.T) {
-	t.Run("a stream of events", func(t *testing.T) {
-		t.Parallel()
-		l := leading()
-		s := server(t, lehttp.RequireLeader(l, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.WriteString(w, "data: 1\n\n")
-			_ = http.NewResponseController(w).Flush()
-			over(l)
-			<-r.Context().Done()
-			if cause := context.Cause(r.Context()); !errors.Is(cause, le.ErrNotLeading) {
-				t.Errorf("the cause is %v", cause)
-			}
-		})))
-		res, err := client(t).Get(s.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer res.Body.Close()
-		if _, err := io.ReadAll(res.Body); err == nil {
-			t.Error("the stream ended as if it were whole")
-		}
-	})
-	t.Run("a hijacked connection", func(t *testing.T) {
-		t.Parallel()
-		l := leading()
-		s := server(t, lehttp.RequireLeader(l, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			conn, _, err := http.NewResponseController(w).Hijack()
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer conn.Close()
-			over(l)
-			if _, err := io.ReadAll(conn); err == nil { // the client says nothing
-				t.Error("the client closed it")
-			}
-		})))
-		conn := dial(t, s)
-		conn.say("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-		if rest, _ := io.ReadAll(conn.r); len(rest) > 0 {
-			t.Errorf("%q", rest)
-		}
-	})
 }
 
 // campaigning is a candidate that leads a new election.
@@ -805,68 +610,32 @@ func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return h.conn, bufio.NewReadWriter(bufio.NewReader(h.conn), bufio.NewWriter(h.conn)), nil
 }
 
-// A handler that runs on for longer than DrainTimeout has the view that it was let in with, which is
-// over, and its process does not lead again before it has returned.
+// A handler has the view that it was let in with, even if its process leads again by then.
 func TestTheHandlersViewIsItsOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := memory.New(nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		start := func(id string) *le.Campaign {
-			c, err := le.Config{Decider: d.Handle(), LeaderID: id, MaxClockSkew: S, OnElected: func(ctx context.Context, view *le.TimeView) {
-				if le.ViewFrom(ctx) != view {
-					t.Error("OnElected's ctx has another view")
-				}
-			}, OnOusting: func(ctx context.Context) {
-				if n := le.ViewFrom(ctx).ElectionNumber(); n == le.NoElections {
-					t.Error("OnOusting's ctx has no view")
-				}
-			}}.Start(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
+	l, called := viewtest.NewCandidate(nil), false
+	l.Lead(1, time.Now().Add(time.Hour))
+	first := l.View()
+	w := recorded(l, func(_ http.ResponseWriter, r *http.Request) {
+		called = true
+		over(l)
+		l.Lead(3, time.Now().Add(time.Hour))
+		if v := le.ViewFrom(r.Context()); v != first || v.ValueInFuture() {
+			t.Errorf("the handler has token %d, %v", v.ElectionNumber(), v.ValueInFuture())
 		}
-		a := start("a")
-		time.Sleep(time.Second)
-		b := start("b")
-		hand := func(to *le.Campaign, id string) {
-			if err := le.Transfer(t.Context(), d.Handle(), id); err != nil {
-				t.Fatal(err)
-			}
-			for !to.View().ValueInFuture() {
-				time.Sleep(time.Second)
-			}
-		}
-		called := false
-		h := lehttp.RequireLeader(a, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			called = true
-			view := le.ViewFrom(r.Context())
-			first := view.ElectionNumber()
-			if !view.ValueInFuture() || first != a.View().ElectionNumber() {
-				t.Errorf("let in with token %d, and the campaign has %d", first, a.View().ElectionNumber())
-			}
-			hand(b, "b")
-			if err := le.Transfer(t.Context(), d.Handle(), "a"); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Minute)
-			if a.View().ValueInFuture() {
-				t.Error("the process leads again, and a request of its first leadership runs")
-			}
-			if view := le.ViewFrom(r.Context()); view.ValueInFuture() || view.ElectionNumber() != first {
-				t.Errorf("the handler was let in with token %d, and has %d: %v", first, view.ElectionNumber(), view.ValueInFuture())
-			}
-		}))
-		w := asked(h, post())
-		hand(a, "a")
-		if now, first := a.View().ElectionNumber(), le.ElectionNumber(1); now <= first {
-			t.Errorf("the campaign leads with %d after %d", now, first)
-		}
-		if !called || w.Code != http.StatusServiceUnavailable {
-			t.Errorf("called: %v; %d %q", called, w.Code, w.Body)
-		}
-		cancel()
-		<-a.Done()
-		<-b.Done()
 	})
+	if !called || w.Header().Get("Leaderelection-Not-Leading") != "lost" {
+		t.Errorf("called: %v; %d %q", called, w.Code, w.Body)
+	}
+}
+
+// BenchmarkRequireLeader is what the middleware adds to a handler that does next to nothing: compare with bare.
+func BenchmarkRequireLeader(b *testing.B) {
+	for name, h := range map[string]http.Handler{"bare": says("hello"), "guarded": lehttp.RequireLeader(leading(), nil)(says("hello"))} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				asked(h, get())
+			}
+		})
+	}
 }

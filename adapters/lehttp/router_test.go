@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -264,160 +262,82 @@ func TestTheRouterOutlivesItsCampaign(t *testing.T) {
 	})
 }
 
-// A record with several ports has one for the Proxy and the Redirect: by number, by name, or
-// as the program likes. What is chosen must be fit to be dialled and allowed, like a HostPort.
+// A record with several ports has one for the Proxy and the Redirect: by number, by name, or as the program
+// likes. What is chosen must be fit to be dialled and allowed, like a HostPort: a record cannot send requests,
+// with their credentials, to anywhere.
 func TestAddresses(t *testing.T) {
-	app, admin := server(t, says("app")), server(t, says("admin"))
-	_, port, err := net.SplitHostPort(address(admin))
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := record(1, "a", address(app), address(admin))
-	e.ConnectionParams = []byte(`{"x": 1, "addresses": {"admin": ["` + address(admin) + `"], "bad": ["169.254.169.254:80"], "worse": ["x/y?:80"], "none": []}}`)
-	r := routerOf(e)
-	for _, c := range []struct {
-		name   string
-		choose func(le.RaceEntry) []string
-		want   string
-	}{
-		{"none chosen", nil, "app"},
-		{"by port", lehttp.Port(port), "admin"},
-		{"by name", lehttp.Named("admin"), "admin"},
-		{"by hand", func(e le.RaceEntry) []string { return e.HostPort[1:] }, "admin"},
-		{"a port of nobody's", lehttp.Port("1"), ""},
-		{"a name of nobody's", lehttp.Named("other"), ""},
-		{"a name without addresses", lehttp.Named("none"), ""},
-		{"an address that is refused", lehttp.Named("bad"), ""},
-		{"an address that is none", lehttp.Named("worse"), ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			var logged logtest.Log
-			front := proxy(t, r, &lehttp.ProxyOptions{Addresses: c.choose, Wait: time.Millisecond, Logger: logger(&logged)})
-			res, text := ask(t, client(t), http.MethodGet, front.URL, nil)
-			to := server(t, r.Redirect(&lehttp.RedirectOptions{Addresses: c.choose}))
-			away, _ := ask(t, client(t), http.MethodGet, to.URL, nil)
-			if c.want == "" {
-				if res.StatusCode != http.StatusServiceUnavailable || away.StatusCode != http.StatusServiceUnavailable || logged.String() == "" {
-					t.Errorf("proxy %s %q, redirect %s, log %q", res.Status, text, away.Status, logged.String())
-				}
-				return
-			}
-			where := map[string]string{"app": address(app), "admin": address(admin)}[c.want]
-			if text != c.want || away.Header.Get("Location") != "http://"+where+"/" {
-				t.Errorf("proxy %s %q, redirect to %s", res.Status, text, away.Header.Get("Location"))
-			}
-		})
-	}
-}
-
-// What a leader announces while it leads is followed, and what was known of the way with it.
-func TestAddressesThatChangeWhileLeading(t *testing.T) {
-	old, now := server(t, says("old")), server(t, says("new"))
-	r := routerOf()
-	e := record(1, "a", address(old))
-	r.News(e)
-	front := proxy(t, r, nil)
-	for _, want := range []string{"old", "old", "new"} {
-		if want == "new" {
-			e.HostPort = []string{address(now)}
-		}
-		e.Extension++
-		r.News(e)
-		if _, text := ask(t, client(t), http.MethodGet, front.URL, nil); text != want {
-			t.Errorf("%q answers, want %s", text, want)
-		}
-	}
-}
-
-// A record cannot send requests, with their credentials, to anywhere.
-func TestProxyAndRedirectCheckAddresses(t *testing.T) {
-	leader := server(t, says("hello"))
-	_, port, _ := net.SplitHostPort(address(leader))
-	dialled := ""
-	spy := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		dialled = addr
-		return (&net.Dialer{}).DialContext(ctx, network, address(leader))
-	}}
-	t.Cleanup(spy.CloseIdleConnections)
+	const named = `{"x": 1, "addresses": {"admin": ["10.0.0.1:9000"], "bad": ["169.254.169.254:80"], "worse": ["x/y?:80"], "none": []}}`
 	only := func(hostPort string) error {
 		if hostPort != "10.1.2.3:80" {
 			return fmt.Errorf("%s is none of ours", hostPort)
 		}
 		return nil
 	}
-	for _, c := range []struct {
-		name     string
-		check    func(string) error
+	two := []string{"10.0.0.1:80", "10.0.0.1:9000"}
+	for name, c := range map[string]struct {
 		hostPort []string
-		want     string // that is dialled
+		choose   func(le.RaceEntry) []string
+		check    func(string) error
+		want     string // empty: none, and the log says why
 	}{
-		{"link-local", nil, []string{"169.254.169.254:80"}, ""},
-		{"link-local, mapped", nil, []string{"[::ffff:169.254.169.254]:80"}, ""},
-		{"the good one of two", nil, []string{"[fe80::1]:80", "10.0.0.1:80"}, "10.0.0.1:80"},
-		{"the caller's own rule", only, []string{"10.0.0.1:80", "10.1.2.3:80"}, "10.1.2.3:80"},
-		{"the caller's own rule, nothing left", only, []string{"10.0.0.1:80"}, ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			var log logtest.Log
-			r := routerOf(record(1, "a", c.hostPort...))
-			dialled = ""
-			front := proxy(t, r, &lehttp.ProxyOptions{CheckAddress: c.check, Transport: spy, Wait: time.Hour, Logger: logger(&log)})
-			res, body := ask(t, client(t), http.MethodGet, front.URL, nil)
-			if dialled != c.want || (res.StatusCode == http.StatusOK) != (c.want != "") || c.want == "" && res.StatusCode != http.StatusServiceUnavailable {
-				t.Errorf("dialled %q, %d %q", dialled, res.StatusCode, body)
-			}
-			res, _ = ask(t, client(t), http.MethodGet, server(t, r.Redirect(&lehttp.RedirectOptions{CheckAddress: c.check})).URL, nil)
-			if location := res.Header.Get("Location"); location != "" && location != "http://"+c.want+"/" || (location == "") != (c.want == "") {
-				t.Errorf("redirected to %q", location)
-			}
-			spy.CloseIdleConnections()
-			if !strings.Contains(log.String(), "is refused") && !strings.Contains(log.String(), "none of ours") {
-				t.Errorf("the log: %q", log.String())
-			}
-		})
-	}
-	r := routerOf(record(1, "a", net.JoinHostPort("localhost", port)))
-	if res, body := ask(t, client(t), http.MethodGet, proxy(t, r, nil).URL, nil); body != "hello" {
-		t.Errorf("localhost: %d %q", res.StatusCode, body)
-	}
-}
-
-// The Proxy's own Transport does not dial a name that resolves to what is refused, nor does the one of a
-// single leadership, made for TLSFor.
-func TestProxyChecksWhatANameResolvesTo(t *testing.T) {
-	routetest.Resolve(t, [4]byte{169, 254, 169, 254})
-	for name, tlsFor := range map[string]func(le.RaceEntry) (*tls.Config, error){
-		"its own":    nil,
-		"for TLSFor": func(le.RaceEntry) (*tls.Config, error) { return &tls.Config{}, nil },
+		"none chosen":                  {two, nil, nil, "10.0.0.1:80"},
+		"by port":                      {two, lehttp.Port("9000"), nil, "10.0.0.1:9000"},
+		"by name":                      {two, lehttp.Named("admin"), nil, "10.0.0.1:9000"},
+		"by hand":                      {two, func(e le.RaceEntry) []string { return e.HostPort[1:] }, nil, "10.0.0.1:9000"},
+		"a port of nobody's":           {two, lehttp.Port("1"), nil, ""},
+		"a name of nobody's":           {two, lehttp.Named("other"), nil, ""},
+		"a name without addresses":     {two, lehttp.Named("none"), nil, ""},
+		"a named one that is refused":  {two, lehttp.Named("bad"), nil, ""},
+		"a named one that is none":     {two, lehttp.Named("worse"), nil, ""},
+		"link-local":                   {[]string{"169.254.169.254:80"}, nil, nil, ""},
+		"link-local, mapped":           {[]string{"[::ffff:169.254.169.254]:80"}, nil, nil, ""},
+		"the good one of two":          {[]string{"[fe80::1]:80", "10.0.0.1:80"}, nil, nil, "10.0.0.1:80"},
+		"the caller's rule":            {[]string{"10.0.0.1:80", "10.1.2.3:80"}, nil, only, "10.1.2.3:80"},
+		"the caller's rule, none left": {two, nil, only, ""},
 	} {
 		var log logtest.Log
-		front := proxy(t, routerOf(record(1, "a", "leader.example:443")), &lehttp.ProxyOptions{Wait: -1, Logger: logger(&log), TLSFor: tlsFor})
-		res, body := ask(t, client(t), http.MethodGet, front.URL, nil)
-		if res.StatusCode != http.StatusBadGateway || !strings.Contains(log.String(), "169.254.169.254 is refused") {
-			t.Errorf("%s: %d %q, %s", name, res.StatusCode, body, log.String())
+		e := record(1, "a", c.hostPort...)
+		e.ConnectionParams = []byte(named)
+		r, dialled := routerOf(e), ""
+		proxy := r.Proxy(&lehttp.ProxyOptions{
+			Addresses: c.choose, CheckAddress: c.check, Wait: time.Hour, Logger: logger(&log),
+			Transport: proxyTransport(func(r *http.Request) (*http.Response, error) { dialled = r.URL.Host; return answering(), nil }),
+		})
+		status := http.StatusOK
+		if c.want == "" {
+			status = http.StatusServiceUnavailable
+		}
+		if w := asked(proxy, get()); dialled != c.want || w.Code != status || (c.want == "") && log.String() == "" {
+			t.Errorf("%s: %q is asked; %d %q; the log: %s", name, dialled, w.Code, w.Body, log.String())
+		}
+		w := asked(r.Redirect(&lehttp.RedirectOptions{Addresses: c.choose, CheckAddress: c.check, Wait: time.Hour}), get())
+		if to := w.Header().Get("Location"); c.want != "" && to != "http://"+c.want+"/" || c.want == "" && (to != "" || w.Code != status) {
+			t.Errorf("%s: redirected to %q, %d", name, to, w.Code)
 		}
 	}
 }
 
 // What a client says of where it comes from, and what would raise a fence, does not
-// pass, unless the proxy's owner says so.
+// pass, unless Rewrite puts it back.
 func TestProxyHeadersFromOutside(t *testing.T) {
 	var got http.Header
 	r := routerOf(record(1, "a", address(server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { got = r.Header })))))
-	trust := func(r *http.Request) bool { return r.Header.Get("From-Ours") != "" }
-	fenced := func(p *httputil.ProxyRequest) {
-		if p.In.Header.Get("From-Ours") != "" {
-			p.Out.Header[fence.Header] = p.In.Header[fence.Header]
+	trust := func(p *httputil.ProxyRequest) {
+		if p.In.Header.Get("From-Ours") == "" {
+			return
+		}
+		for _, k := range []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "Forwarded", fence.Header} {
+			p.Out.Header[k] = p.In.Header[k]
 		}
 	}
-	byDefault, trusting := proxy(t, r, nil), proxy(t, r, &lehttp.ProxyOptions{TrustForwarded: trust, Rewrite: fenced})
+	byDefault, trusting := proxy(t, r, nil), proxy(t, r, &lehttp.ProxyOptions{Rewrite: trust})
 	for _, c := range []struct {
 		front      *httptest.Server
 		ours, want string
 	}{
 		{byDefault, "1", "For: 127.0.0.1 Proto: http Host: " + address(byDefault) + " Forwarded:  Token: "},
 		{trusting, "", "For: 127.0.0.1 Proto: http Host: " + address(trusting) + " Forwarded:  Token: "},
-		{trusting, "1", "For: 203.0.113.7, 127.0.0.1 Proto: https Host: shop.example Forwarded: for=203.0.113.7 Token: orders:7"},
+		{trusting, "1", "For: 203.0.113.7 Proto: https Host: shop.example Forwarded: for=203.0.113.7 Token: orders:7"},
 	} {
 		req := request(t, http.MethodGet, c.front.URL, nil)
 		for k, v := range map[string]string{
@@ -496,29 +416,4 @@ func TestTLSForEachLeader(t *testing.T) {
 	e.Extension++
 	r.News(e)
 	expect(each, http.StatusOK, "a") // asked again with each record
-}
-
-// Without a Logger the warnings go to slog's default, as those of a Config do.
-func TestWarningsWithoutALogger(t *testing.T) {
-	var log logtest.Log
-	old := slog.Default()
-	slog.SetDefault(logger(&log))
-	defer slog.SetDefault(old)
-	r := routerOf()
-	token := uint64(0)
-	for name, c := range map[string]struct {
-		h    http.Handler
-		want string
-	}{
-		"a Proxy":    {r.Proxy(&lehttp.ProxyOptions{Wait: -1}), "a request was not answered by a leader"},
-		"a Redirect": {r.Redirect(nil), "169.254.169.254 is refused"},
-	} {
-		token++
-		r.News(record(token, "a", "169.254.169.254:80")) // another leadership: each is complained of once
-		log.Take()
-		c.h.ServeHTTP(httptest.NewRecorder(), get())
-		if got := log.Take(); !strings.Contains(got, "level=WARN") || !strings.Contains(got, c.want) {
-			t.Errorf("%s logs %q", name, got)
-		}
-	}
 }

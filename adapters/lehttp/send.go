@@ -37,25 +37,20 @@ const (
 // RoundTrip sends out to the leader. Out is the ReverseProxy's own copy of the
 // client's request, so it may be changed.
 func (t *sender) RoundTrip(out *http.Request) (*http.Response, error) {
-	return t.roundTrip(out, out.ProtoMajor > 1)
-}
-
-// roundTrip is RoundTrip. Present says that out's ctx ends when the client goes away, even while
-// the client's body has not been read.
-func (t *sender) roundTrip(out *http.Request, present bool) (*http.Response, error) {
-	body, no := t.keep(out, present)
+	body, no := t.keep(out)
 	if no != nil {
 		return nil, no
 	}
 	var (
+		home  = homeOf(out, t.o.LeaderID, t.o.Election)
 		wait  patience
 		pause = firstPause
 		sent  = false // an attempt has been uncertain
 	)
 	for {
 		s := t.router.table.Load()
-		if body.replayable() && t.leadsHere(out) {
-			return nil, &comeHome{body}
+		if body.replayable() && home.open() {
+			return nil, &comeHome{home, body}
 		}
 		res, what, err := t.try(out, body, s)
 		if what == answered {
@@ -73,7 +68,7 @@ func (t *sender) roundTrip(out *http.Request, present bool) (*http.Response, err
 			if !wait.forLeadership(out.Context(), t.o.Wait, t.router, s) {
 				return t.giveUp(res, s, err)
 			}
-		} else if !wait.forChange(out.Context(), t.o.Wait, s, pause, t.mayComeHome(out)) {
+		} else if !wait.forChange(out.Context(), t.o.Wait, s, pause, home != nil) {
 			return t.giveUp(res, s, err)
 		}
 		discard(res)
@@ -295,11 +290,10 @@ type kept struct {
 	last  *stream // the body of the latest attempt
 }
 
-// keep prepares the body of out so that it can be sent more than once, if possible. Present says
-// that out's ctx ends when the client goes away, even while its body has not been read.
-func (t *sender) keep(out *http.Request, present bool) (*kept, *refusal) {
+// keep prepares the body of out so that it can be sent more than once, if possible.
+func (t *sender) keep(out *http.Request) (*kept, *refusal) {
 	k := &kept{came: time.Now()}
-	defer func() { k.present = present || k.whole }() // net/http looks at the connection when the body has been read
+	defer func() { k.present = k.whole || present(out) }() // net/http looks at the connection when the body has been read
 	switch n := out.ContentLength; {
 	case out.Body == nil || out.Body == http.NoBody:
 		k.whole = true
@@ -314,6 +308,10 @@ func (t *sender) keep(out *http.Request, present bool) (*kept, *refusal) {
 	}
 	return k, nil
 }
+
+// present reports whether a request's ctx ends when the client goes away, even while its body has not
+// been read.
+func present(r *http.Request) bool { return r.ProtoMajor > 1 }
 
 // bodyRefusal answers a client whose body cannot be read.
 func bodyRefusal(err error) *refusal {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/adapters/lehttp"
+	"github.com/c8e606e4/leaderelection/internal/route/routetest"
 	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
@@ -70,13 +71,14 @@ func (a *attempts) gaps() (gaps []time.Duration) {
 	return gaps
 }
 
-// A leader that refuses is asked again after pauses that double up to their most; one that takes no
-// connection, more and more seldom.
+// A leader that refuses is asked again after pauses that double up to their most. One that takes no
+// connection is dialled more and more seldom, however many requests wait, and whatever wakes them. They
+// are told when to come back, and nobody's name.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := attempting(time.Second, func(int, *http.Request) (*http.Response, error) { return refusing(), nil })
 		a.News(record(1, "a", "a:1"))
-		_, took := a.ask(get())
+		w, took := a.ask(get())
 		var want []time.Duration
 		for _, ms := range []time.Duration{2, 4, 8, 16, 32, 64, 100, 100, 100, 100, 100, 100, 100, 100} {
 			want = append(want, ms*time.Millisecond) //nolint:durationcheck // ms is a number
@@ -84,12 +86,15 @@ func TestPace(t *testing.T) {
 		if got := a.gaps(); took != time.Second || !slices.Equal(got[:len(want)], want) {
 			t.Errorf("pauses %v, want %v; in all %v", got, want, took)
 		}
+		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "15" || !strings.Contains(w.Body.String(), "does not lead any more") {
+			t.Errorf("refused to the end: %d %v %q", w.Code, w.Header(), w.Body)
+		}
 
 		a = attempting(5*time.Second, func(int, *http.Request) (*http.Response, error) { return nil, gone })
-		e := record(1, "a", "a:1")
+		e := record(1, "leader-7", "a:1")
 		a.News(e)
 		stop := make(chan struct{})
-		go func() { // each extension wakes the request, and is no reason to dial
+		go func() { // each extension wakes the requests, and is no reason to dial
 			for {
 				select {
 				case <-stop:
@@ -100,13 +105,50 @@ func TestPace(t *testing.T) {
 				}
 			}
 		}()
-		a.ask(get())
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				w, _ := a.ask(get())
+				if w.Code != http.StatusBadGateway || w.Header().Get("Retry-After") == "" || strings.Contains(w.Body.String(), "a:1") || strings.Contains(w.Body.String(), "leader-7") {
+					t.Errorf("%d %v %q", w.Code, w.Header(), w.Body)
+				}
+			})
+		}
+		wg.Wait()
 		close(stop)
 		gaps := a.gaps()
 		if first, last := gaps[0], gaps[len(gaps)-1]; first < 50*time.Millisecond || first > 150*time.Millisecond || last < 500*time.Millisecond || last > 600*time.Millisecond {
 			t.Errorf("dialled after %v", gaps)
 		}
 	})
+}
+
+// If an address takes no connection, or a process behind it refuses that need not be the leader, the next
+// one is tried, and then kept to.
+func TestTheNextAddressIsTried(t *testing.T) {
+	for name, first := range map[string]func() (*http.Response, error){
+		"no connection": func() (*http.Response, error) { return nil, gone },
+		"a refusal":     func() (*http.Response, error) { return refusing(), nil },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := attempting(time.Minute, func(_ int, r *http.Request) (*http.Response, error) {
+				if r.URL.Host == "a:1" {
+					return first()
+				}
+				return answering(), nil
+			})
+			a.News(record(1, "a", "nonsense", "a:1", "a:2"))
+			for range 3 {
+				if w, took := a.ask(httptest.NewRequest(http.MethodPost, "/", strings.NewReader("x"))); w.Code != http.StatusOK || took != 0 {
+					t.Errorf("%s: %d after %v", name, w.Code, took)
+				}
+			}
+			if want := []string{"a:1", "a:2", "a:2", "a:2"}; !slices.Equal(a.hosts, want) {
+				t.Errorf("%s: asked are %v, want %v", name, a.hosts, want)
+			}
+		})
+	}
 }
 
 // What was found out of a leader's way is forgotten when it answers, has another address or is
@@ -120,37 +162,26 @@ func TestTheWayIsFreeAtOnce(t *testing.T) {
 			}
 		}
 	}
-	fail := func(n int, _ *http.Request) (*http.Response, error) {
-		if n == 1 {
-			return nil, gone
+	changed := func(wait time.Duration, number uint64, extension uint64, hostPort string) func(t *testing.T) {
+		return func(t *testing.T) {
+			a := attempting(wait, func(n int, _ *http.Request) (*http.Response, error) {
+				if n == 1 {
+					return nil, gone
+				}
+				return answering(), nil
+			})
+			a.News(record(1, "a", "a:1"))
+			a.ask(get())
+			e := record(number, "a", hostPort)
+			e.Extension = extension
+			a.News(e)
+			again(t, a)
 		}
-		return answering(), nil
 	}
 	for name, run := range map[string]func(t *testing.T){
-		"it answers": func(t *testing.T) {
-			a := attempting(time.Second, fail)
-			a.News(record(1, "a", "a:1"))
-			if w, _ := a.ask(get()); w.Code != http.StatusOK {
-				t.Error(w.Code)
-			}
-			again(t, a)
-		},
-		"another address": func(t *testing.T) {
-			a := attempting(time.Millisecond, fail)
-			e := record(1, "a", "a:1")
-			a.News(e)
-			a.ask(get())
-			e.Extension, e.HostPort = 1, []string{"a:2"}
-			a.News(e)
-			again(t, a)
-		},
-		"another leader": func(t *testing.T) {
-			a := attempting(time.Millisecond, fail)
-			a.News(record(1, "a", "a:1"))
-			a.ask(get())
-			a.News(record(2, "b", "b:1"))
-			again(t, a)
-		},
+		"it answers":      changed(time.Second, 1, 0, "a:1"),
+		"another address": changed(time.Millisecond, 1, 1, "a:2"),
+		"another leader":  changed(time.Millisecond, 2, 0, "b:1"),
 		"a client that goes away": func(t *testing.T) {
 			a := attempting(time.Second, func(n int, r *http.Request) (*http.Response, error) {
 				if n == 1 {
@@ -189,38 +220,56 @@ func TestTheWayIsFreeAtOnce(t *testing.T) {
 	}
 }
 
-// A request that may have been worked on is sent to nobody before the next leader is known, and
-// one that is not idempotent to nobody at all: only a dial that failed shows that nobody has it.
+// A request that may have been worked on is sent to nobody before the next leader is known, and then once.
+// One that is not idempotent, or whose body was streamed, goes to nobody at all: only a dial that failed
+// shows that nobody has it.
 func TestWhatMayHaveBeenWorkedOn(t *testing.T) {
 	broken := &net.OpError{Op: "read", Net: "tcp", Err: errors.New("connection reset by peer")}
 	for name, c := range map[string]struct {
 		method, key string
-		hosts       []string
+		body        string
+		breaks      int // that many leaders break off
+		want        int // attempts
 	}{
-		"GET":                      {http.MethodGet, "", []string{"a:1", "b:1"}},
-		"POST":                     {http.MethodPost, "", []string{"a:1"}},
-		"POST with a key":          {http.MethodPost, "Idempotency-Key", []string{"a:1", "b:1"}},
-		"POST with the other name": {http.MethodPost, "X-Idempotency-Key", []string{"a:1", "b:1"}},
+		"GET":                          {http.MethodGet, "", "", 1, 2},
+		"PUT":                          {http.MethodPut, "", "payload", 1, 2},
+		"DELETE":                       {http.MethodDelete, "", "", 1, 2},
+		"POST":                         {http.MethodPost, "", "payload", 1, 1},
+		"PATCH":                        {http.MethodPatch, "", "payload", 1, 1},
+		"POST with a key":              {http.MethodPost, "Idempotency-Key", "payload", 1, 2},
+		"POST with the other name":     {http.MethodPost, "X-Idempotency-Key", "payload", 1, 2},
+		"PUT of a long body":           {http.MethodPut, "", "more than KeepBody", 1, 1},
+		"GET, and the next breaks off": {http.MethodGet, "", "", 2, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var contexts []context.Context
 				a := attempting(time.Minute, func(n int, r *http.Request) (*http.Response, error) {
 					contexts = append(contexts, r.Context())
-					if n == 1 {
+					if r.Body != nil {
+						if text, err := io.ReadAll(r.Body); string(text) != c.body || err != nil {
+							t.Errorf("attempt %d gets %q, %v", n, text, err)
+						}
+					}
+					if n <= c.breaks {
 						return nil, broken
 					}
 					return answering(), nil
 				})
 				a.News(record(1, "a", "a:1", "a:2"))
 				time.AfterFunc(time.Second, func() { a.News(record(2, "b", "b:1")) })
-				r := httptest.NewRequest(c.method, "/", strings.NewReader("payload"))
+				time.AfterFunc(2*time.Second, func() { a.News(record(3, "c", "c:1")) })
+				r := httptest.NewRequest(c.method, "/", strings.NewReader(c.body))
 				if c.key != "" {
 					r.Header.Set(c.key, "1")
 				}
 				w, took := a.ask(r)
-				if again := len(c.hosts) > 1; !slices.Equal(a.hosts, c.hosts) || (w.Code == http.StatusOK) != again || again && took != time.Second {
-					t.Errorf("%d from %v after %v, want of %v", w.Code, a.hosts, took, c.hosts)
+				code := http.StatusOK
+				if c.want <= c.breaks {
+					code = http.StatusBadGateway
+				}
+				if want := []string{"a:1", "b:1"}[:c.want]; !slices.Equal(a.hosts, want) || w.Code != code || took != time.Duration(c.want-1)*time.Second {
+					t.Errorf("%d from %v after %v, want %d of %v", w.Code, a.hosts, took, code, want)
 				}
 				for i, ctx := range contexts {
 					if ctx.Err() == nil {
@@ -232,20 +281,61 @@ func TestWhatMayHaveBeenWorkedOn(t *testing.T) {
 	}
 }
 
-// A leader that is hung is left also by a Transport that says only that it was cancelled.
+// A leader that is silent for a second after the next one is known is left, whether it owes an answer, the
+// rest of one or news on a connection that was upgraded, and also by a Transport that says only that it was
+// cancelled. What can be sent again goes to the next.
 func TestAHungLeaderIsLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := attempting(time.Minute, func(_ int, r *http.Request) (*http.Response, error) {
-			<-r.Context().Done()
-			return nil, r.Context().Err()
+	for method, code := range map[string]int{http.MethodGet: http.StatusOK, http.MethodPut: http.StatusOK, http.MethodPost: http.StatusBadGateway} {
+		synctest.Test(t, func(t *testing.T) {
+			a := attempting(time.Minute, func(n int, r *http.Request) (*http.Response, error) {
+				if n > 1 {
+					return answering(), nil
+				}
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			})
+			a.News(record(1, "a", "a:1"))
+			time.AfterFunc(time.Second, func() { a.News(record(2, "b", "b:1")) })
+			w, took := a.ask(httptest.NewRequest(method, "/", strings.NewReader("payload")))
+			if w.Code != code || took != 2*time.Second || code != http.StatusOK && !strings.Contains(w.Body.String(), "may have taken effect") {
+				t.Errorf("%s: %d %q after %v", method, w.Code, w.Body, took)
+			}
 		})
-		a.News(record(1, "a", "a:1"))
-		time.AfterFunc(time.Second, func() { a.News(record(2, "b", "b:1")) })
-		w, took := a.ask(httptest.NewRequest(http.MethodPost, "/", strings.NewReader("payload")))
-		if w.Code != http.StatusBadGateway || !strings.Contains(w.Body.String(), "may have taken effect") || took != 2*time.Second {
-			t.Errorf("%d %q after %v", w.Code, w.Body, took)
-		}
-	})
+	}
+	for name, hung := range map[string]http.HandlerFunc{
+		"a stream": func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		},
+		"an upgraded connection": func(w http.ResponseWriter, _ *http.Request) {
+			conn, rw := upgraded(t, w)
+			defer conn.Close()
+			_, _ = io.Copy(io.Discard, rw) // until it is closed
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			leader := routetest.NewPipes()
+			server := &http.Server{Handler: hung, ReadHeaderTimeout: time.Hour}
+			go func() { _ = server.Serve(leader) }()
+			transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return leader.Dial(ctx) }}
+			r := routerOf(record(1, "a", "a:1"))
+			proxy := r.Proxy(&lehttp.ProxyOptions{Transport: transport})
+			time.AfterFunc(time.Minute, func() { r.News(record(2, "b", "b:1")) })
+			near, far := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, far) }()
+			req := get()
+			req.Header.Set("Connection", "Upgrade")
+			req.Header.Set("Upgrade", "websocket")
+			begin := time.Now()
+			proxy.ServeHTTP(&hijackable{httptest.NewRecorder(), near}, req)
+			if took := time.Since(begin); took != time.Minute+time.Second {
+				t.Errorf("%s is left after %v", name, took)
+			}
+			_ = far.Close()
+			transport.CloseIdleConnections()
+			_ = server.Close()
+		})
+	}
 }
 
 // clientBody is a client's body that is streamed.
@@ -323,29 +413,6 @@ func TestWhichBodiesAreKept(t *testing.T) {
 		if w, _ := a.ask(r); w.Code != http.StatusOK {
 			t.Errorf("%s: %d", name, w.Code)
 		}
-	}
-}
-
-// A request that has been through this proxy is known by any of its Via lines; the version in its
-// own is the client's.
-func TestVia(t *testing.T) {
-	via := ""
-	a := attempting(time.Millisecond, func(_ int, r *http.Request) (*http.Response, error) {
-		via = strings.Join(r.Header["Via"], ", ")
-		return answering(), nil
-	})
-	a.News(record(1, "a", "a:1"))
-	for want, minor := range map[string]int{"1.0 lehttp-": 0, "1.1 lehttp-": 1} {
-		r := get()
-		r.ProtoMinor = minor
-		if a.ask(r); !strings.HasPrefix(via, want) {
-			t.Errorf("Via %q, want %q", via, want)
-		}
-	}
-	r := get()
-	r.Header["Via"] = []string{"1.1 other", via}
-	if w, _ := a.ask(r); w.Code != http.StatusLoopDetected || len(a.at) != 2 {
-		t.Errorf("%d, sent %d times", w.Code, len(a.at))
 	}
 }
 
@@ -427,45 +494,32 @@ func TestAProxyBehindAProxy(t *testing.T) {
 	}
 }
 
-// A request whose client has gone unseen, since its body has not been read, is carried out by nobody:
-// it is not kept. (One whose body was read ends with its client.)
+// A request that waits ends with its client: nobody carries it out later.
 func TestWhoHasGoneIsNotServed(t *testing.T) {
-	long := strings.Repeat("payload.", 300<<10/8)
-	for name, request := range map[string]string{
-		"long":      "Content-Length: 307200\r\n\r\n" + long,
-		"chunked":   "Transfer-Encoding: chunked\r\n\r\n7\r\npayload\r\n0\r\n\r\n",
-		"announced": "Expect: 100-continue\r\nContent-Length: 7\r\n\r\npayload",
-		"short":     "Content-Length: 7\r\n\r\npayload",
-	} {
-		t.Run(name, func(t *testing.T) {
-			var worked atomic.Int32
-			next := server(t, counting(&worked))
-			r := routerOf(vacant(1))
-			p := r.Proxy(&lehttp.ProxyOptions{Wait: time.Minute})
-			t.Cleanup(p.Close)
-			come, left := make(chan struct{}), make(chan struct{})
-			front := server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				close(come)
-				p.ServeHTTP(w, r)
-				close(left)
-			}))
-			conn := dial(t, front)
-			conn.say("POST / HTTP/1.1\r\nHost: x\r\n%s", request)
-			<-come
-			_ = conn.Close()
-			select {
-			case <-left: // refused, or the Proxy has seen that the client is gone
-			case <-time.After(20 * time.Second):
-				r.News(record(2, "b", address(next)))
-				<-left
-				t.Errorf("it was kept, and %d requests were carried out for nobody", worked.Load())
-			}
-		})
+	var worked atomic.Int32
+	next := server(t, counting(&worked))
+	r := routerOf(vacant(1))
+	p := r.Proxy(&lehttp.ProxyOptions{Wait: time.Hour})
+	t.Cleanup(p.Close)
+	come, left := make(chan struct{}), make(chan struct{})
+	conn := dial(t, server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(come)
+		p.ServeHTTP(w, r)
+		close(left)
+	})))
+	conn.say("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 7\r\n\r\npayload")
+	<-come
+	_ = conn.Close()
+	<-left
+	r.News(record(2, "b", address(next)))
+	if n := worked.Load(); n != 0 {
+		t.Errorf("%d requests were carried out for nobody", n)
 	}
 }
 
-// The same in virtual time: what is streamed is refused at once, unless it came by HTTP/2, whose
-// streams end with their clients; and it goes to the leader's next address while it is new.
+// On HTTP/1 a client that goes away is not noticed before its body was read. So what is streamed is refused
+// at once, unless it came by HTTP/2, whose streams end with their clients. It goes to the leader's next
+// address while it is new.
 func TestWhatIsStreamedDoesNotWait(t *testing.T) {
 	for name, c := range map[string]struct {
 		major int

@@ -3,7 +3,6 @@ package lehttp
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -19,7 +18,7 @@ import (
 // So it may send a request to a process that has just ceased to own the shard. If that process
 // has [RequireOwner], it refuses the request, which is then kept until the next owner is known.
 type ShardRouter struct {
-	shards *route.Shards[*shard.Assignment]
+	shards *route.Shards
 	end    context.CancelFunc
 	done   <-chan struct{}
 }
@@ -29,8 +28,8 @@ type ShardRouter struct {
 // WatchConfig is wrong.
 func FollowShards(w shard.WatchConfig) (*ShardRouter, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	shards := route.OfGroup(w.Clock)
-	done, err := shards.Follow(ctx, w.Watch)
+	shards := route.NewShards(w.Clock)
+	done, err := shards.Follow(ctx, w)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -87,8 +86,7 @@ func (r *ShardRouter) Redirect(shardOf func(r *http.Request) string, opts *Redir
 	})
 }
 
-// ShardProxy sends requests to the owners of their shards, as a reverse proxy or as the
-// http.RoundTripper of a client. It is made by [ShardRouter.Proxy].
+// ShardProxy is a reverse proxy to the owners of shards, made by [ShardRouter.Proxy].
 type ShardProxy struct {
 	router  *ShardRouter
 	shardOf func(*http.Request) string
@@ -106,16 +104,13 @@ type ShardProxy struct {
 //
 // The options may be nil. Some have another meaning here:
 //
-//   - Election is the group's name, as in OwnerOptions.Group.
+//   - Election is the group's name, as in RequireOptions.
 //   - LeaderID is this process's MemberID, if it is a member.
 //   - Addresses and TLSFor get a record with the MemberID, the HostPorts and the shard's token,
 //     and no ConnectionParams.
 //
 // A request that names no shard is answered 400. If the group does not have the shard, or no longer
 // has it, the answer is 404, even to a request that waits.
-//
-// Use the ShardProxy as the Transport of an http.Client to do the same for that client's requests.
-// The host in their URLs is ignored.
 func (r *ShardRouter) Proxy(shardOf func(r *http.Request) string, opts *ProxyOptions) *ShardProxy {
 	p := &ShardProxy{router: r, shardOf: shardOf, proxies: map[*route.Table]*Proxy{}}
 	if opts != nil {
@@ -128,10 +123,10 @@ func (r *ShardRouter) Proxy(shardOf func(r *http.Request) string, opts *ProxyOpt
 	return p
 }
 
-// of returns the Proxy for a request, or why there is none. For present see sender.roundTrip.
-func (p *ShardProxy) of(r *http.Request, present bool) (*Proxy, *refusal) {
+// of returns the Proxy for a request, or why there is none.
+func (p *ShardProxy) of(r *http.Request) (*Proxy, *refusal) {
 	name, wait := p.shardOf(r), patient(p.o.Wait, 0)
-	if r.ContentLength != 0 && !present || r.Header.Get(sentBy) != "" {
+	if r.ContentLength != 0 && !present(r) || r.Header.Get(sentBy) != "" {
 		wait = 0 // see sender.worthwhile: no body has been read yet
 	}
 	router, no := p.router.router(r.Context(), name, wait)
@@ -161,47 +156,12 @@ func (p *ShardProxy) forget(t *route.Table) {
 
 // ServeHTTP sends the request to the owner of its shard.
 func (p *ShardProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	proxy, no := p.of(r, r.ProtoMajor > 1)
+	proxy, no := p.of(r)
 	if no != nil {
 		no.answer(w)
 		return
 	}
 	proxy.ServeHTTP(w, r)
-}
-
-// RoundTrip sends the request to the owner of its shard, for a client in this process. It fails if
-// there is no owner in time, or if the owner cannot be reached in time.
-func (p *ShardProxy) RoundTrip(r *http.Request) (*http.Response, error) {
-	res, err := p.send(r)
-	switch {
-	case r.Body == nil || r.Body == http.NoBody:
-	case err != nil:
-		_ = r.Body.Close() // as RoundTrip must, also on errors
-	default: // the owner may answer before it has read everything
-		res.Body = &bothBodies{res.Body, r.Body}
-	}
-	return res, err
-}
-
-func (p *ShardProxy) send(r *http.Request) (*http.Response, error) {
-	proxy, no := p.of(r, true)
-	if no != nil {
-		return nil, no
-	}
-	out := r.Clone(r.Context())
-	out.GetBody = nil                            // the sender decides what can be sent again
-	return (*sender)(proxy).roundTrip(out, true) // the client is in this process: its ctx ends when it goes away
-}
-
-// bothBodies closes a request's body with that of its answer.
-type bothBodies struct {
-	io.ReadCloser
-	request io.Closer
-}
-
-func (b *bothBodies) Close() error {
-	defer b.request.Close()
-	return b.ReadCloser.Close()
 }
 
 // Close closes the idle connections of a ShardProxy without a Transport of yours. Call it when the

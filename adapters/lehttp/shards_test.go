@@ -204,7 +204,7 @@ func TestRequireOwner(t *testing.T) {
 			}
 		})
 		m := g.member("a", func(m *shard.Member) http.Handler {
-			return lehttp.RequireOwner(m, byHeader, &lehttp.OwnerOptions{Group: "g"})(work)
+			return lehttp.RequireOwner(m, byHeader, &lehttp.RequireOptions{Election: "g"})(work)
 		},
 			func(c *shard.Config) {
 				c.Store = g.With(func(op memory.Op) memory.Fault {
@@ -270,7 +270,7 @@ func TestRequireOwnerComesHome(t *testing.T) {
 		var worked atomic.Int64
 		m := g.member("a", func(m *shard.Member) http.Handler {
 			elsewhere := router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g, LeaderID: "a", Wait: time.Minute})
-			return lehttp.RequireOwner(m, byHeader, &lehttp.OwnerOptions{Otherwise: elsewhere})(answersAs("a", &worked))
+			return lehttp.RequireOwner(m, byHeader, &lehttp.RequireOptions{Otherwise: elsewhere})(answersAs("a", &worked))
 		})
 		w := through(g.hosts["a:80"], "POST", "2")
 		owned, _ := m.Shard("2")
@@ -327,64 +327,6 @@ func TestShardOfAnotherNumbering(t *testing.T) {
 	})
 }
 
-// As a client's transport: with bodies, and errors for what has no owner.
-func TestShardTransport(t *testing.T) {
-	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
-	withAMember(t, func(m *shard.Member) http.Handler {
-		return lehttp.RequireOwner(m, byHeader, nil)(echo)
-	}, func(t *testing.T, g *group, router *lehttp.ShardRouter) {
-		c := &http.Client{Transport: router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g})}
-		for name, r := range map[string]struct {
-			shard  string
-			body   io.Reader
-			length int64
-		}{
-			"whole":    {"3", strings.NewReader("hello"), 5},
-			"streamed": {"3", io.MultiReader(strings.NewReader("hel"), strings.NewReader("lo")), 0},
-			"no shard": {"", strings.NewReader("hello"), 0},
-			"no such":  {"7", strings.NewReader("hello"), 0},
-		} {
-			body := &closes{Reader: r.body}
-			req := request(t, http.MethodPost, "http://group/", body)
-			req.Header.Set("Shard", r.shard)
-			req.ContentLength = r.length
-			res, err := c.Do(req)
-			if r.shard == "3" {
-				if err != nil {
-					t.Fatal(err)
-				}
-				if text, err := io.ReadAll(res.Body); string(text) != "hello" || err != nil {
-					t.Errorf("%s: %q, %v", name, text, err)
-				}
-				res.Body.Close()
-			} else if err == nil {
-				t.Errorf("%s: %v", name, res)
-			}
-			if !body.closed.Load() {
-				t.Errorf("%s: the request's body is not closed", name)
-			}
-		}
-	})
-}
-
-type closes struct {
-	io.Reader
-	closed atomic.Bool
-}
-
-func (c *closes) Close() error { c.closed.Store(true); return nil }
-
-// Redirect sends clients to the shard's owner.
-func TestShardsRedirect(t *testing.T) {
-	withAMember(t, func(*shard.Member) http.Handler { return http.NotFoundHandler() }, func(t *testing.T, _ *group, router *lehttp.ShardRouter) {
-		h := router.Redirect(lehttp.ShardKey(4, func(r *http.Request) string { return r.URL.Path }), nil)
-		w := asked(h, httptest.NewRequest("GET", "/customer-1?x=y", nil))
-		if w.Code != 307 || w.Header().Get("Location") != "http://a:80/customer-1?x=y" {
-			t.Errorf("%d %v", w.Code, w.Header())
-		}
-	})
-}
-
 // A shard that is the group's no more is one that it never had, even to a request that waits for an
 // owner. When it is back, it has an owner again.
 func TestShardThatIsGone(t *testing.T) {
@@ -435,25 +377,6 @@ func TestShardThatIsGone(t *testing.T) {
 func TestFollowShardsRefuses(t *testing.T) {
 	if r, err := lehttp.FollowShards(shard.WatchConfig{}); r != nil || err == nil || !strings.Contains(err.Error(), "Store is nil") {
 		t.Errorf("%v, %v", r, err)
-	}
-}
-
-// nothing owns no shard.
-type nothing struct{}
-
-func (nothing) Shard(string) (*shard.Owned, bool) { return nil, false }
-
-// What a Proxy of the same group has sent for a shard, RequireOwner refuses itself.
-func TestRequireOwnerRefusesWhatAProxyKeeps(t *testing.T) {
-	h := lehttp.RequireOwner(nothing{}, byHeader, &lehttp.OwnerOptions{Otherwise: says("elsewhere"), Group: "g"})(says("never"))
-	for sent, refused := range map[string]bool{"": false, "proxy; election=g%2F3": false, "proxy; election=g%2F2": true} {
-		r := post()
-		r.Header.Set("Shard", "2")
-		r.Header.Set("Leaderelection-Sent-By", sent)
-		w := asked(h, r)
-		if (w.Header().Get("Leaderelection-Not-Leading") != "") != refused || (w.Body.String() == "elsewhere") == refused {
-			t.Errorf("sent by %q: %d %q %v", sent, w.Code, w.Body, w.Header())
-		}
 	}
 }
 

@@ -163,23 +163,13 @@ func (s *State) Led() bool {
 	return s.Known() && !s.Entry.Vacant() && (s.table.lasting || s.UntilNext() > 0)
 }
 
-// Gone is when the leader's term is over by the table's clock, for every clock
-// within bounds, if it is not extended and its expiry is right; the zero time if nobody leads, or nobody knows.
-func (s *State) Gone() time.Time {
-	if !s.Known() || s.Entry.Vacant() || s.table.lasting {
-		return time.Time{}
-	}
-	return s.gone
-}
-
 // UntilNext is how long it is at least until there can be a leader after the one
 // of s, if that one does not hand over; zero where there may be one at once.
 func (s *State) UntilNext() time.Duration {
-	gone := s.Gone()
-	if gone.IsZero() {
+	if !s.Known() || s.Entry.Vacant() || s.table.lasting {
 		return 0
 	}
-	return max(0, min(gone.Sub(s.table.clock.Now().Round(0)), s.until-s.table.elapsed()))
+	return max(0, min(s.gone.Sub(s.table.clock.Now().Round(0)), s.until-s.table.elapsed()))
 }
 
 // Changed is closed when there is a newer State.
@@ -302,14 +292,14 @@ func notInName(r rune) bool {
 // CheckAddress is the routers' own rule about where a record may send requests, with
 // their credentials: it refuses addresses that name no machine of a network, but
 // this one's surroundings (link-local, as clouds' metadata services have), all of
-// them (multicast) or none. A name passes; what it resolves to is for CheckIP.
+// them (multicast) or none. A name passes; what it resolves to is for checkIP.
 func CheckAddress(hostPort string) error {
 	host, _, err := net.SplitHostPort(hostPort)
 	if err != nil {
 		return fmt.Errorf("HostPort %q: %w", hostPort, err)
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
-		return CheckIP(ip)
+		return checkIP(ip)
 	}
 	return nil
 }
@@ -322,8 +312,8 @@ var metadata = map[netip.Addr]string{
 	netip.MustParseAddr("168.63.129.16"):   "Azure",
 }
 
-// CheckIP is CheckAddress for an address that a name was resolved to.
-func CheckIP(ip netip.Addr) error {
+// checkIP is CheckAddress for an address that a name was resolved to.
+func checkIP(ip netip.Addr) error {
 	ip = ip.Unmap()
 	bare := ip.WithZone("")
 	if bare.IsLinkLocalUnicast() || bare.IsMulticast() || bare.IsUnspecified() {
@@ -333,7 +323,7 @@ func CheckIP(ip netip.Addr) error {
 		return fmt.Errorf("address %v is refused: %s has a service for its own machines there; set CheckAddress to allow it", ip, cloud)
 	}
 	if inner, is := within(bare); is {
-		if err := CheckIP(inner); err != nil {
+		if err := checkIP(inner); err != nil {
 			return fmt.Errorf("address %v may lead to %v: %w", ip, inner, err)
 		}
 	}
@@ -365,11 +355,11 @@ func within(ip netip.Addr) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// Control is CheckIP as a net.Dialer's Control.
+// Control is checkIP as a net.Dialer's Control.
 func Control(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("address %q: %w", address, err)
 	}
-	return CheckIP(to.Addr())
+	return checkIP(to.Addr())
 }

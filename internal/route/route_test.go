@@ -32,6 +32,7 @@ func TestLed(t *testing.T) {
 	}{
 		"clocks in common":            {false, 0, term + skew},
 		"the writer's ahead":          {false, time.Second, term + 2*skew},
+		"the writer's hours ahead":    {false, 2 * time.Hour, term + 3*skew}, // than a right clock could have written
 		"no clocks in common, behind": {true, -5 * time.Hour, term + term/100},
 		"no clocks in common, ahead":  {true, 5 * time.Hour, term + term/100},
 	} {
@@ -73,42 +74,6 @@ func TestSkewOfAConfig(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A leader whose expiry lies hours ahead is known for as long as a right clock could have written
-// it. Then nobody leads, and the next one is found, whether the store is there or not.
-func TestTermThatLiesAhead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const term, skew = 15 * time.Second, time.Second
-		d := memory.NewDecider()
-		e := leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i", TermLength: term, TermExpiry: time.Now().Add(2 * time.Hour)}
-		d.Replace(&e)
-		ctx, cancel := context.WithCancel(t.Context())
-		store := d.Handle()
-		f, err := route.Follow(ctx, leaderelection.WatchConfig{Decider: store, MaxClockSkew: skew, Logger: slog.New(slog.DiscardHandler)}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		store.Inject(memory.LoseRequests())
-		time.Sleep(term)
-		if !f.Load().Led() {
-			t.Error("not led after a term")
-		}
-		time.Sleep(3 * skew)
-		if s := f.Load(); s.Led() || s.UntilNext() != 0 || s.Entry.LeaderID != "a" {
-			t.Errorf("led: %v, until the next %v", s.Led(), s.UntilNext())
-		}
-		store.Inject(nil)
-		e.LeaderID, e.ElectionNumber, e.TermExpiry = "b", 2, time.Now().Add(term)
-		d.Replace(&e)
-		time.Sleep(term / 2)
-		if s := f.Load(); !s.Led() || s.Entry.LeaderID != "b" {
-			t.Errorf("%+v", s.Entry)
-		}
-		cancel()
-		<-f.Done()
-	})
 }
 
 // A router whose own clock was hours ahead when it learned of a leader, and is set right, does not know
@@ -213,7 +178,7 @@ func TestCheckHostPort(t *testing.T) {
 }
 
 // What is expected of a leader is overdue when a later leadership has been known
-// for a while: a vacancy or an extension is none.
+// for a while, or what it led is gone: a vacancy or an extension is none.
 func TestOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := leaderelection.RaceEntry{LeaderID: "a", HostPort: []string{"127.0.0.1:1"}, ElectionNumber: 1, TermExpiry: time.Now().Add(time.Hour)}
@@ -244,6 +209,12 @@ func TestOverdue(t *testing.T) {
 		s.Overdue(time.Second, func() { calls.Add(1) }) // it has been over for long
 		expect(2)
 		table.Load().Overdue(time.Second, func() { t.Error("the present leader is called overdue") })()
+		table.Load().Overdue(time.Second, func() { calls.Add(1) })
+		table.Remove()
+		expect(3)
+		if s := table.Load(); !s.Removed() || s.Led() || s.Known() {
+			t.Errorf("what was removed is %+v", s)
+		}
 	})
 }
 

@@ -114,8 +114,14 @@ func TestServer(t *testing.T) {
 	if _, err := say(ctx, serve(t, broken{})); status.Code(err) != codes.Unavailable || fencegrpc.Refused(err) != nil {
 		t.Error(err)
 	}
-	if err := fencegrpc.Refused(status.Error(codes.Aborted, "the application's own")); err != nil {
-		t.Error(err)
+	other, err := status.New(codes.Aborted, "").WithDetails(&errdetails.ErrorInfo{Domain: "example.com", Reason: "FENCING_TOKEN_STALE"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, own := range []error{status.Error(codes.Aborted, "the application's own"), other.Err()} {
+		if err := fencegrpc.Refused(own); err != nil {
+			t.Errorf("%v is taken for %v", own, err)
+		}
 	}
 }
 
@@ -177,21 +183,6 @@ func TestClientAndServer(t *testing.T) {
 	if _, err := say(t.Context(), conn); !errors.Is(err, fence.ErrNoGate) {
 		t.Errorf("outside any leadership: %v", err)
 	}
-}
-
-// carries is the ctx of a call that came with a token, or with none.
-func carries(t *testing.T, token string) context.Context {
-	md := metadata.MD{}
-	if token != "" {
-		md.Set(fencegrpc.Key, token)
-	}
-	return metadata.NewIncomingContext(t.Context(), md)
-}
-
-// handle has a call of a method handled, which does nothing.
-func handle(ctx context.Context, unary grpc.UnaryServerInterceptor, method string) error {
-	_, err := unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return nil, nil })
-	return err
 }
 
 // reached counts what a Guard is asked.
@@ -279,57 +270,41 @@ func TestCallUnderWayWhenTheViewEnds(t *testing.T) {
 	}
 }
 
-// credentials of the caller's own go with the token.
-type credentials struct{ fail error }
-
-func (c credentials) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"authorization": "Bearer x", fencegrpc.Key: "orders:99"}, c.fail
-}
-func (credentials) RequireTransportSecurity() bool { return false }
-
-func TestCredentialsOfTheCallersOwn(t *testing.T) {
-	gate, _ := fencetest.Lead(t)
-	guard := fence.NewGuard("orders", 0)
-	var authorization []string
-	guard.Confirm = func(ctx context.Context, _ fence.Token) error {
-		authorization = metadata.ValueFromIncomingContext(ctx, "authorization")
-		return nil
-	}
-	conn := serve(t, guard, leader()...)
-	ctx := fence.WithGate(t.Context(), gate)
-	call := func(c credentials) error {
-		_, err := say(ctx, conn, grpc.PerRPCCredentials(c))
-		return err
-	}
-	if err := call(credentials{}); err != nil || fmt.Sprint(authorization) != "[Bearer x]" || guard.Greatest() != 2 {
-		t.Error(err, authorization, guard.Greatest())
-	}
-	if err := call(credentials{status.Error(codes.Unauthenticated, "no")}); status.Code(err) != codes.Unauthenticated {
-		t.Error(err)
-	}
-}
-
-// A method that only reads shuts nobody out, whatever token comes with it.
-func TestReadOnlyMethodsRaiseNothing(t *testing.T) {
+// A method that only reads shuts nobody out, whatever token comes with it. It may have none, but none that
+// cannot be read. Methods that are exempt are served whatever token they have.
+func TestReadOnlyAndExemptMethodsRaiseNothing(t *testing.T) {
 	guard := fence.NewGuard("orders", 5)
-	o := &fencegrpc.ServerOptions{ReadOnly: func(method string) bool { return method == "/test.Test/Say" || method == "/test.Test/Talk" }}
+	o := &fencegrpc.ServerOptions{
+		Exempt:   func(method string) bool { return method == "/test.Test/Health" },
+		ReadOnly: func(method string) bool { return method == "/test.Test/Read" },
+	}
 	unary, stream := fencegrpc.UnaryServerInterceptor(guard, o), fencegrpc.StreamServerInterceptor(guard, o)
 	for _, c := range []struct {
 		method, token string
 		code          codes.Code
 	}{
-		{"/test.Test/Say", "orders:9223372036854775807", codes.OK},
-		{"/test.Test/Say", "orders:4", codes.Aborted},
-		{"/test.Test/Say", "", codes.OK},
-		{"/test.Test/Put", "", codes.FailedPrecondition},
-		{"/test.Test/Put", "orders:5", codes.OK},
+		{"Health", "", codes.OK},
+		{"Health", "orders:4", codes.OK},
+		{"Health", "orders:99", codes.OK},
+		{"Health", "nonsense", codes.OK},
+		{"Read", "", codes.OK},
+		{"Read", "orders:9223372036854775807", codes.OK},
+		{"Read", "orders:4", codes.Aborted},
+		{"Read", "nonsense", codes.InvalidArgument},
+		{"Read", "others:9", codes.InvalidArgument},
+		{"Put", "", codes.FailedPrecondition},
+		{"Put", "orders:5", codes.OK},
 	} {
-		ctx := carries(t, c.token)
-		err := handle(ctx, unary, c.method)
+		md := metadata.MD{}
+		if c.token != "" {
+			md.Set(fencegrpc.Key, c.token)
+		}
+		ctx, method := metadata.NewIncomingContext(t.Context(), md), "/test.Test/"+c.method
+		_, err := unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return nil, nil })
 		if status.Code(err) != c.code {
 			t.Errorf("%s with %q: %v", c.method, c.token, err)
 		}
-		err = stream(nil, serverStream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: c.method}, func(_ any, s grpc.ServerStream) error { return s.RecvMsg(nil) })
+		err = stream(nil, serverStream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: method}, func(_ any, s grpc.ServerStream) error { return s.RecvMsg(nil) })
 		if status.Code(err) != c.code {
 			t.Errorf("stream %s with %q: %v", c.method, c.token, err)
 		}
@@ -347,66 +322,25 @@ type serverStream struct {
 func (s serverStream) Context() context.Context { return s.ctx }
 func (s serverStream) RecvMsg(any) error        { return nil }
 
-// Methods that are exempt are served whatever token they have, and it is not judged. One that only
-// reads may have none, but none that cannot be read.
-func TestExempt(t *testing.T) {
-	guard := fence.NewGuard("orders", 5)
-	unary := fencegrpc.UnaryServerInterceptor(guard, &fencegrpc.ServerOptions{
-		Exempt:   func(method string) bool { return method == "/test.Test/Health" },
-		ReadOnly: func(method string) bool { return method == "/test.Test/Read" },
-	})
-	for _, c := range []struct {
-		method, token string
-		code          codes.Code
-	}{
-		{"/test.Test/Health", "", codes.OK},
-		{"/test.Test/Health", "orders:4", codes.OK},
-		{"/test.Test/Health", "orders:99", codes.OK},
-		{"/test.Test/Health", "nonsense", codes.OK},
-		{"/test.Test/Read", "nonsense", codes.InvalidArgument},
-		{"/test.Test/Read", "others:9", codes.InvalidArgument},
-		{"/test.Test/Put", "", codes.FailedPrecondition},
-	} {
-		if err := handle(carries(t, c.token), unary, c.method); status.Code(err) != c.code {
-			t.Errorf("%s with %q: %v", c.method, c.token, err)
-		}
-	}
-	if guard.Greatest() != 5 {
-		t.Errorf("the guard has seen %d", guard.Greatest())
-	}
-}
-
-// Only a fence's refusal is one: another's may have the same words.
-func TestRefusedByAnother(t *testing.T) {
-	for domain, want := range map[string]error{"leaderelection/fence": fence.ErrStale, "example.com": nil} {
-		s, err := status.New(codes.Aborted, "").WithDetails(&errdetails.ErrorInfo{Domain: domain, Reason: "FENCING_TOKEN_STALE"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := fencegrpc.Refused(s.Err()); !errors.Is(got, want) {
-			t.Errorf("of %s: %v, want %v", domain, got, want)
-		}
-	}
-}
-
 // named are credentials that say which they are.
 type named struct {
 	name   string
 	secret bool
+	fail   error
 }
 
 func (n named) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"name": n.name}, nil
+	return map[string]string{"name": n.name, fencegrpc.Key: "orders:99"}, n.fail
 }
 func (n named) RequireTransportSecurity() bool { return n.secret }
 
-// The caller's credentials are those that gRPC would take, and as secret as they were; the
-// caller's options and metadata stay as they are.
+// The caller's credentials are those that gRPC would take, and as secret as they were, but no token of its
+// own making. If they fail, so does the call. The caller's options and metadata stay as they are.
 func TestCallersOptions(t *testing.T) {
 	gate, _ := fencetest.Lead(t)
-	for _, secret := range []bool{false, true} {
+	for secret, fail := range map[bool]error{false: nil, true: errors.New("no credentials")} {
 		options := make([]grpc.CallOption, 2, 3)
-		options[0], options[1] = grpc.PerRPCCredentials(named{"first", !secret}), grpc.PerRPCCredentials(named{"last", secret})
+		options[0], options[1] = grpc.PerRPCCredentials(named{"first", !secret, nil}), grpc.PerRPCCredentials(named{"last", secret, fail})
 		behind := options[:3]
 		behind[2] = grpc.WaitForReady(true)
 		md := metadata.Pairs(fencegrpc.Key, "orders:99", "other", "kept")
@@ -417,7 +351,7 @@ func TestCallersOptions(t *testing.T) {
 				t.Errorf("secret: %v, want %v", !secret, secret)
 			}
 			all, err := creds.GetRequestMetadata(ctx)
-			if err != nil || all["name"] != "last" || all[fencegrpc.Key] != "orders:2" {
+			if err != fail || err == nil && (all["name"] != "last" || all[fencegrpc.Key] != "orders:2") {
 				t.Errorf("sent is %v, %v", all, err)
 			}
 			if sent, _ := metadata.FromOutgoingContext(ctx); len(sent.Get(fencegrpc.Key)) > 0 || len(sent.Get("other")) != 1 {

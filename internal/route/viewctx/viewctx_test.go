@@ -85,12 +85,3 @@ func TestContextIsLazy(t *testing.T) {
 		t.Error(ctx.Err(), context.Cause(ctx))
 	}
 }
-
-func BenchmarkNew(b *testing.B) {
-	view := viewtest.New(nil, 0)
-	view.Set(time.Now().Add(time.Hour))
-	b.ReportAllocs()
-	for b.Loop() {
-		viewctx.New(b.Context(), view).Stop()
-	}
-}
