@@ -81,7 +81,7 @@ var settings = map[string]string{
   app: {imagePullPolicy: Always, command: [/app], args: [--serve], env: [{name: A, value: b}], envFrom: [{configMapRef: {name: a}}], resources: {limits: {memory: 64Mi}},
     readinessProbe: {httpGet: {path: /, port: http}}, livenessProbe: {httpGet: {path: /, port: http}}, volumeMounts: [{name: tmp, mountPath: /tmp}],
     lifecycle: {preStop: {exec: {command: [/bin/sleep, "5"]}}}, securityContext: {readOnlyRootFilesystem: true}},
-  election: {image: {tag: v1}, args: [--log-format=json], env: [{name: GOMAXPROCS, value: "1"}]}, podMonitor: {enabled: true},
+  election: {image: {tag: v1}, readOnly: false, args: [--log-format=json], env: [{name: GOMAXPROCS, value: "1"}]}, podMonitor: {enabled: true},
   service: {annotations: {a: b}}, leaderService: {annotations: {a: b}}, podDisruptionBudget: {minAvailable: 1},
   networkPolicy: {enabled: true, election: [{namespaceSelector: {matchLabels: {a: b}}}]},
   serviceAccount: {name: other, annotations: {a: b}}, podAnnotations: {a: b}, podLabels: {a: b},
@@ -110,7 +110,7 @@ func documented(t *testing.T) string {
 var wrong = map[string]string{
 	"replicas: 2": "replicas", "election: {store: web}": "/election/store", "election: {term: 15}": "/election/term", "replicaCount: two": "/replicaCount",
 	"election: {skew: 20s}": "at least twice", "election: {term: 1m, skew: 0.6m}": "at least twice", "serviceAccount: {create: false}": "serviceAccount.name",
-	"podMonitor: {enabled: true}": "must name Prometheus", "podLabels: {app.kubernetes.io/name: x}": "/podLabels", "pod: {automountServiceAccountToken: true}": "/pod", "app: {image: x, port: 1, name: y}": "/app",
+	"podMonitor: {enabled: true}": "must name Prometheus", "election: {readOnly: 1}": "/election/readOnly", "podLabels: {app.kubernetes.io/name: x}": "/podLabels", "pod: {automountServiceAccountToken: true}": "/pod", "app: {image: x, port: 1, name: y}": "/app",
 }
 
 // charter is Helm, with directories of its own and the cluster of a kubeconfig.
@@ -382,6 +382,82 @@ func TestChartElects(t *testing.T) {
 		}
 		eventually(t, "the Service leads to "+then, func() bool { return kube.leads(t) == then })
 	}
+}
+
+// No container of the pod can make the leader step down by the sidecar, unless election.readOnly is false: then
+// all can, or those that have a secret.
+func TestChartIsReadOnly(t *testing.T) {
+	helm := newCharter(t)
+	secret := filepath.Join(t.TempDir(), "secret")
+	write(t, secret, "sixteen characters, or more")
+	for _, c := range []struct {
+		name, values, authorization string
+		status                      int
+	}{
+		{"as it comes", "", "", http.StatusForbidden},
+		{"not read-only", "{election: {readOnly: false}}", "", http.StatusAccepted},
+		{"a secret that is missing", "{election: {readOnly: false, args: [--secret-file=" + secret + "]}}", "", http.StatusForbidden},
+		{"a secret", "{election: {readOnly: false, args: [--secret-file=" + secret + "]}}", "Bearer sixteen characters, or more", http.StatusAccepted},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			objects, complaint, err := helm.render(t, c.values)
+			if err != nil {
+				t.Fatal(err, complaint)
+			}
+			p := command(t, filepath.Join(stores.Root(t), "bin/leaderelect"))
+			for _, object := range objects {
+				if field(object, "", "kind") == "Deployment" {
+					p.Args = append(p.Args, sidecarArgs(t, object)...)
+				}
+			}
+			for i, arg := range p.Args { // no cluster
+				switch {
+				case strings.HasPrefix(arg, "kubernetes:"):
+					p.Args[i] = "file://" + filepath.Join(t.TempDir(), "election.json")
+				case strings.HasPrefix(arg, "--endpoint-slice="):
+					p.Args[i] = "--log-format=text"
+				}
+			}
+			log := logs(t, "log")
+			p.Env, p.Stderr = []string{"LEADERELECT_ID=web-0"}, log
+			if err := p.Start(); err != nil {
+				t.Fatal(err)
+			}
+			var at string
+			eventually(t, "it leads", func() bool {
+				m := regexp.MustCompile(`url=(http://\S+)`).FindSubmatch(read(t, log.Name()))
+				if m == nil {
+					return false
+				}
+				at = string(m[1])
+				return ask(t, http.MethodGet, at+"/leader", "") == http.StatusOK
+			})
+			if got := ask(t, http.MethodPost, at+"/stepdown", c.authorization); got != c.status {
+				t.Errorf("POST /stepdown is answered %d, want %d", got, c.status)
+			}
+			if err := errors.Join(p.Process.Signal(syscall.SIGTERM), p.Wait()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// ask makes a request of a sidecar, and returns the status of the answer.
+func ask(t *testing.T, method, address, authorization string) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if authorization != "" {
+		r.Header.Set("Authorization", authorization)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	return answer.StatusCode
 }
 
 // sidecarArgs are those of the Deployment, but for the port.

@@ -47,6 +47,7 @@ func FuzzAnswers(f *testing.F) {
 		`{"metadata":{"resourceVersion":"17","annotations":{"leaderelection/token":"8"}},"addressType":"IPv4","endpoints":[]}`,
 		`{"metadata":{"annotations":{"leaderelection/token":"99999999999999999999"}},"addressType":"FQDN","endpoints":[{}]}`,
 		`{"metadata":{"resourceVersion":"17"},"addressType":"FQDN","endpoints":[{}]}`, // an address of IPv6 is not IPv4
+		`{"metadata":{"resourceVersion":"99999999999999999999"},"addressType":"IPv4"}`,
 		`{"metadata":{},"addressType":"IPv4"}`, // a patch without a version is unconditional
 		`{"metadata":{"annotations":{"leaderelection/token":"-1"}}}`, `{"metadata":null,"endpoints":[null]}`,
 		`{"kind":"Status","message":"that is so"}`, `null`, `[]`, `"`, ``, `{"endpoints":[{"addresses":{}}]}`,
@@ -86,7 +87,7 @@ func FuzzAnswers(f *testing.F) {
 		if err := json.Unmarshal([]byte(a.patches[0]), &said); err != nil || len(a.patches) > 1 {
 			t.Fatalf("it wrote %q: %v", a.patches, err)
 		}
-		if is.Metadata.ResourceVersion == "" || said.Metadata.ResourceVersion != is.Metadata.ResourceVersion || said.Metadata.Annotations[numberKey] != "7" {
+		if version, err := strconv.ParseUint(is.Metadata.ResourceVersion, 10, 64); err != nil || version == 0 || said.Metadata.ResourceVersion != is.Metadata.ResourceVersion || said.Metadata.Annotations[numberKey] != "7" {
 			t.Errorf("on version %q it wrote %s", is.Metadata.ResourceVersion, a.patches[0])
 		}
 		if token > 7 || leaves && token != 7 {

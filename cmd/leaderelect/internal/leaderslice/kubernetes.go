@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -92,14 +91,15 @@ func (o *object) Lead(ctx context.Context, number leaderelection.ElectionNumber,
 	if err := o.call(ctx, http.MethodGet, nil, &is); err != nil {
 		return err
 	}
+	version, unread := strconv.ParseUint(is.Metadata.ResourceVersion, 10, 64)
 	by, _ := strconv.ParseUint(is.Metadata.Annotations[numberKey], 10, 64)
 	switch {
 	case len(hostPorts) == 0 && by != uint64(number):
 		return nil
 	case by > uint64(number):
 		return fmt.Errorf("the EndpointSlice was written with token %d (annotation %s), after %d", by, numberKey, number)
-	case is.Metadata.ResourceVersion == "": // to the API server a patch without it is unconditional
-		return errors.New("the API server gives the EndpointSlice no resourceVersion, without which it cannot be written safely")
+	case unread != nil || version == 0: // to the API server a patch with none, or with 0, is unconditional
+		return fmt.Errorf("the API server gives the EndpointSlice the resourceVersion %q, with which it cannot be written safely", is.Metadata.ResourceVersion)
 	case is.AddressType != "IPv4" && is.AddressType != "IPv6":
 		return fmt.Errorf("the EndpointSlice is for addresses of type %q, want IPv4 or IPv6: delete it, and make one of that type", is.AddressType)
 	}

@@ -226,6 +226,7 @@ func TestLead(t *testing.T) {
 		"of another, leaving":       {of("FQDN", "7", other), nil, "", `type "FQDN"`},
 		"of no type":                {`{"metadata":{"resourceVersion":"17"}}`, ours, "", `type ""`},
 		"of no version":             {`{"metadata":{"annotations":{"leaderelection/token":"6"}},"addressType":"IPv4"}`, ours, "", "resourceVersion"},
+		"of version 0":              {`{"metadata":{"resourceVersion":"0"},"addressType":"IPv4"}`, ours, "", "resourceVersion"},
 		"of no version, leaving":    {`{"metadata":{"annotations":{"leaderelection/token":"7"}},"addressType":"IPv4"}`, nil, "", "resourceVersion"},
 		"leaving":                   {of("IPv4", "7", v4), nil, patch(""), ""},
 		"leaving, left":             {of("IPv4", "7", ""), nil, "", ""},

@@ -73,6 +73,9 @@ the lease is kept until the application has ended. Its context is the chart's: o
     {{- if .Values.leaderService.enabled }}
     - --endpoint-slice={{ include "leaderelect.name" . }}-leader
     {{- end }}
+    {{- if .Values.election.readOnly }}
+    - --read-only
+    {{- end }}
     {{- with .Values.election.args }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
