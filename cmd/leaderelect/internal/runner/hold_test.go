@@ -74,26 +74,6 @@ func comes[T any](t *testing.T, what string, c <-chan T) (v T) {
 	return v
 }
 
-// A Holder says its number and until when it may act, and when it is asked to end takes the
-// file away, and lets the lease be released.
-func TestHoldUntilAskedToEnd(t *testing.T) {
-	t.Parallel()
-	h := newHeld(t, nil).begin(t)
-	comes(t, "leading", h.begun)
-	file, err := os.ReadFile(h.c.ExpiryFile)
-	if err != nil || !bytes.Equal(file, text(h.view.Get())) || h.out.String() != "7\n" {
-		t.Errorf("it says %q, and in the file %q, %v", h.out.String(), file, err)
-	}
-	if h.GiveUp() {
-		t.Error("given up what has begun")
-	}
-	h.stop()
-	comes(t, "the end", h.over)
-	if left, _ := filepath.Glob(h.c.ExpiryFile + "*"); len(left) > 0 || len(h.lost) > 0 {
-		t.Errorf("left behind: %q; lost: %d", left, len(h.lost))
-	}
-}
-
 // Who has given up says nothing, and leads nothing.
 func TestHoldAfterGivingUp(t *testing.T) {
 	t.Parallel()
