@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 )
@@ -171,27 +170,5 @@ func TestStuck(t *testing.T) {
 		if got := s.look(c.overdue); got != c.alive {
 			t.Errorf("look %d: alive %v, want %v", i, got, c.alive)
 		}
-	}
-}
-
-// The kernel's clock is gone by if that is asked for, and only then.
-func TestKernelClock(t *testing.T) {
-	a, _, code, errOut := probe(t, nil, "store = file:x\n")
-	if code != 0 {
-		t.Fatal(errOut)
-	}
-	if cfg, err := a.candidate(); err != nil || cfg.Clock != nil {
-		t.Errorf("the clock is %T, %v", cfg.Clock, err)
-	}
-	_, told := clocks.KernelClock{}.ErrorBound()
-	a, _, code, errOut = probe(t, nil, "store = file:x\n", "--clocks", "kernel")
-	if told != nil { // this kernel may not be asked
-		if code != exitUsage {
-			t.Errorf("exit code %d, %s", code, errOut)
-		}
-		return
-	}
-	if cfg, err := a.candidate(); err != nil || cfg.Clock != clocks.Kernel() {
-		t.Errorf("the clock is %T, %v; %s", cfg.Clock, err, errOut)
 	}
 }
