@@ -92,14 +92,14 @@ func (f *commandFlags) config(url, id string, command []string, log *slog.Logger
 	}
 }
 
-// start starts a campaign with a hold, which is kept only if the job succeeds if onSuccess. Each command does so that
-// has --priority: a leader that is less preferred is asked to hand over while the campaign goes on.
-func start(ctx context.Context, cfg leaderelection.Config, hold time.Duration, onSuccess bool) (*leaderelection.Campaign, error) {
-	begin := cfg.StartHeld
-	if onSuccess {
-		begin = cfg.StartHeldOnSuccess
+// start starts a campaign: for one leadership, if once is not nil. Each command does so that has --priority: a
+// leader that is less preferred is asked to hand over while the campaign goes on.
+func start(ctx context.Context, cfg leaderelection.Config, once *leaderelection.OnceOptions) (campaign *leaderelection.Campaign, err error) {
+	if once != nil {
+		campaign, err = cfg.StartOnce(ctx, *once)
+	} else {
+		campaign, err = cfg.Start(ctx)
 	}
-	campaign, err := begin(ctx, hold)
 	if err != nil {
 		return nil, err
 	}

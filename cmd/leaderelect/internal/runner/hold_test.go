@@ -74,19 +74,6 @@ func comes[T any](t *testing.T, what string, c <-chan T) (v T) {
 	return v
 }
 
-// Who has given up says nothing, and leads nothing.
-func TestHoldAfterGivingUp(t *testing.T) {
-	t.Parallel()
-	h := newHeld(t, nil)
-	if !h.GiveUp() {
-		t.Error("nothing has begun, and yet it cannot be given up")
-	}
-	comes(t, "the end", h.begin(t).over)
-	if _, err := os.Stat(h.c.ExpiryFile); err == nil || h.out.Len() > 0 {
-		t.Errorf("it says %q", h.out.String())
-	}
-}
-
 // If leadership is lost, or the lease is not extended until the grace before its end, that is
 // said, and Elected does not return: the work may go on for a moment, and the lease runs out.
 func TestHoldThatIsLost(t *testing.T) {

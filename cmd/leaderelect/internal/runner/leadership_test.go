@@ -130,27 +130,6 @@ func (r *trial) until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// Who has given up runs nothing; who has begun cannot give up.
-func TestGiveUp(t *testing.T) {
-	t.Parallel()
-	ran := filepath.Join(t.TempDir(), "ran")
-	for _, change := range []func(*Config){func(c *Config) { c.Once = true }, func(c *Config) { c.Single = true }} {
-		r := newTrial(t, change, "touch", ran)
-		if !r.GiveUp() {
-			t.Error("nothing has begun, and yet it cannot be given up")
-		}
-		r.begin(t).ends(t)
-		if _, err := os.Stat(ran); err == nil || len(r.finished) > 0 {
-			t.Errorf("it ran: %v %q", err, r.finished)
-		}
-	}
-	r := newTrial(t, nil, "sleep", "600").begin(t)
-	r.until(t, "a start", func() bool { return slices.Contains(r.lines, "the command is started") })
-	if r.GiveUp() {
-		t.Error("given up what has begun")
-	}
-}
-
 // The command's environment, in which what an outer leaderelect has set is replaced, and what is not for
 // it is missing.
 func TestEnvironment(t *testing.T) {
@@ -298,8 +277,7 @@ func TestHoldIsDroppedForWhatWasNotBegun(t *testing.T) {
 		"no program":              {nil, []string{garbage}, true},
 		"no expiry file":          {func(r *trial) { r.file = newExpiryFile("/no/such/dir/expiry") }, []string{"true"}, true},
 		"no time left":            {func(r *trial) { r.c.Times.Margin = 2 * time.Minute; r.view.Set(time.Now()) }, []string{"true"}, true},
-		"given up when elected":   {func(r *trial) { r.GiveUp() }, []string{"true"}, true},
-		"begun by an earlier one": {func(r *trial) { r.claimed.Store(true); r.begun.Store(true) }, []string{"true"}, false},
+		"begun by an earlier one": {func(r *trial) { r.begun = true; r.file = newExpiryFile("/no/such/dir/expiry") }, []string{"true"}, false},
 		"too long an argument":    {nil, []string{"true", strings.Repeat("x", 1<<22)}, true},
 		"it has succeeded":        {onSuccess, []string{"true"}, false},
 		"it has not succeeded":    {onSuccess, []string{"sh", "-c", "exit 3"}, true},
