@@ -199,6 +199,31 @@ func TestExpiryFileHangs(t *testing.T) {
 	comes(t, "the end", r.over)
 }
 
+// While the expiry file cannot be written, the command goes on with the lease, by a time that is too early.
+func TestExpiryFileCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "full")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := newTrial(t, func(c *Config) { c.ExpiryFile = filepath.Join(dir, "expiry") }, "sleep", "600").begin(t)
+	r.said(t, "the command is started")
+	extend := func(by time.Duration) { r.view.Set(time.Now().Add(by)); r.Extended(leaderelection.ViewExtended{}) }
+	if err := os.Rename(dir, dir+".gone"); err != nil {
+		t.Fatal(err)
+	}
+	extend(2 * time.Minute)
+	r.said(t, "the expiry file cannot be written: the time in it is too early")
+	if slices.Contains(r.lines, "the command has ended") {
+		t.Errorf("%q", r.lines)
+	}
+	if err := os.Rename(dir+".gone", dir); err != nil {
+		t.Fatal(err)
+	}
+	extend(3 * time.Minute)
+	r.until(t, "the new end in the file", func() bool { now, _ := os.ReadFile(r.c.ExpiryFile); return bytes.Equal(now, text(r.view.Get())) })
+}
+
 func mustRead(t *testing.T, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
