@@ -364,6 +364,28 @@ func TestStartOnce(t *testing.T) {
 	}
 }
 
+// Without clocks to compare, nobody knows by a record whether its hold outlasts a wait: the candidate waits on.
+func TestStartOnceUnsynchronized(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(&le.RaceEntry{ElectionNumber: 7, TermLength: T, TermExpiry: time.Now().Add(24 * time.Hour), Hold: 5 * time.Second, Unsynchronized: true, Incarnation: "i"})
+		led := false
+		c, err := le.Config{Decider: d, LeaderID: "a", ClockPolicy: le.Unsynchronized, OnElected: func(context.Context, *le.TimeView) { led = true }}.StartOnce(t.Context(), le.OnceOptions{Wait: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := c.Lead(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Release()
+		sleep(time.Second)
+		if err := c.Resign(t.Context()); err != nil || !led || !errors.Is(c.Wait(), le.ErrResigned) {
+			t.Errorf("led: %v, %v, and it ends with %v", led, err, c.Wait())
+		}
+	})
+}
+
 // Of three machines that wait, and that die at any moment, the last one finishes the job in each period, unless
 // all are dead: nobody begins it after it was finished, and no two run it at once.
 func TestOnceHoldsOnSuccessInManyPeriods(t *testing.T) {
