@@ -440,25 +440,26 @@ func TestPassStore(t *testing.T) {
 		"redis://:s3#cret@host":                                         false,
 		"%zz":                                                           false,
 	} {
-		var p passStore
-		if got, _ := p.of(raw); (got != "") != pass || got != "" && got != raw {
-			t.Errorf("%s: %q", raw, got)
-		}
-		for _, yes := range []bool{true, false} {
-			if err := p.Set(map[bool]string{true: "true", false: "0"}[yes]); err != nil {
-				t.Fatal(err)
-			}
-			if got, _ := p.of(raw); (got == raw) != yes {
-				t.Errorf("%s, %v: %q", raw, yes, got)
+		for flag, want := range map[string]bool{"": pass, "--pass-store": true, "--pass-store=0": false} {
+			if got, _ := passes(t, flag).of(raw); (got != "") != want || got != "" && got != raw {
+				t.Errorf("%s, %s: %q", flag, raw, got)
 			}
 		}
 	}
-	for yes, want := range map[bool]int{false: 1, true: 0} {
-		if _, withheld := (&passStore{yes: yes}).of("mysql://host/database?election=x"); len(withheld) != want {
-			t.Errorf("--pass-store=%v withholds %q", yes, withheld)
+	for flag, want := range map[string]int{"": 1, "--pass-store=false": 1, "--pass-store": 0} {
+		if _, withheld := passes(t, flag).of("mysql://host/database?election=x"); len(withheld) != want {
+			t.Errorf("%q withholds %q", flag, withheld)
 		}
 	}
-	if (&passStore{}).Set("perhaps") == nil {
-		t.Error("perhaps is taken")
+}
+
+// passes is what a flag makes of a passStore.
+func passes(t *testing.T, flag string) *passStore {
+	t.Helper()
+	p, f := &passStore{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+	p.flag(f)
+	if err := f.Parse(strings.Fields(flag)); err != nil {
+		t.Fatal(err)
 	}
+	return p
 }
