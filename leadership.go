@@ -317,7 +317,7 @@ func (c *Campaign) Resign(ctx context.Context) error {
 
 // DropHold gives up the Hold of the current leadership. Call it before OnElected returns if the
 // leader has not begun the job that its Hold protects, and will not begin it, or if others can
-// continue the job ([Config.StartHeldOnSuccess]). The record is then released without a Hold, so
+// continue the job ([OnceOptions]). The record is then released without a Hold, so
 // that others can run the job. DropHold does not wait. If this candidate does not lead, it does
 // nothing. A job of [Config.Once] returns ErrNotBegun instead.
 func (c *Campaign) DropHold() { c.post(func(instant) { c.l.dropHold() }) }

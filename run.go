@@ -81,43 +81,52 @@ type OnceOptions struct {
 // The ClockPolicy must not be Unsynchronized: a candidate that has just started cannot tell by
 // its own clock whether a hold is over.
 func (c Config) Once(ctx context.Context, o OnceOptions, job func(context.Context, *TimeView) error) error {
-	faults := []error{durations.Fault("Hold", o.Hold, durations.Least), durations.Fault("Wait", o.Wait, durations.Least)}
-	if o.Hold == 0 {
+	return c.run(ctx, "Once", o, single{on: true, wait: o.Wait}, job, o.faults(&c, true)...)
+}
+
+// faults are what is wrong with o for Once, or for StartOnce.
+func (o *OnceOptions) faults(c *Config, once bool) []error {
+	faults := []error{durations.Fault("Hold", o.Hold, durations.Least), durations.Fault("Wait", max(o.Wait, 0), durations.Least)}
+	if once {
+		faults = append(faults, durations.Fault("Wait", o.Wait, 0))
+	}
+	if once && o.Hold == 0 {
 		faults = append(faults, errors.New("the Hold is 0, must be positive: without it a machine that is late runs the job a second time"))
 	}
 	if skew := c.skew(); o.Hold > 0 && o.Hold <= o.Wait+skew {
 		faults = append(faults, fmt.Errorf("the Hold is %v, must be longer than Wait and MaxClockSkew together (%v + %v): a candidate that still waits when the Hold is over runs the job a second time", o.Hold, o.Wait, skew))
 	}
-	if c.unsynchronized() {
+	if c.unsynchronized() && (once || o.Hold > 0) {
 		faults = append(faults, errors.New("the ClockPolicy must not be Unsynchronized for Once: a candidate that has just started cannot tell whether a hold is over"))
 	}
-	return c.run(ctx, "Once", o, single{on: true, wait: o.Wait}, job, faults...)
+	return faults
+}
+
+// StartOnce is [Config.Once] for a program that runs its job in its own way, in OnElected. The
+// campaign leads once, and ends with that leadership. [Campaign.Wait] returns why. If it has not led,
+// that is what Once returns then. If the job was not begun, or if o has HoldOnSuccess and the job has
+// not succeeded, call [Campaign.DropHold] before OnElected returns.
+//
+// Unlike for Once, a Hold of zero means none, and a negative Wait is without limit.
+func (c Config) StartOnce(ctx context.Context, o OnceOptions) (*Campaign, error) {
+	return c.startHeld(ctx, o, single{on: true, wait: o.Wait}, o.faults(&c, false)...)
 }
 
 // StartHeld is [Config.Start] with a hold. From the beginning of each leadership, nobody else
 // acquires the record for the time of hold, whether the leader has released it, has died, or
-// leads on. Use it for a program that runs a job in its own way; all others call [Config.Once].
-// OnceOptions.Hold says how to choose the hold. Zero means no hold.
+// leads on. OnceOptions.Hold says how to choose the hold. Zero means no hold.
 func (c Config) StartHeld(ctx context.Context, hold time.Duration) (*Campaign, error) {
-	return c.startHeld(ctx, hold, false)
+	return c.startHeld(ctx, OnceOptions{Hold: hold}, single{}, durations.Fault("Hold", hold, durations.Least))
 }
 
-// StartHeldOnSuccess is StartHeld with a hold that begins only when the leader releases the record.
-// Use it for a job that the next candidate can continue, as with OnceOptions.HoldOnSuccess: if the
-// job has not succeeded, call [Campaign.DropHold] before OnElected returns. If the leader dies, its
-// hold never begins. The hold is counted from the acquisition here, too.
-func (c Config) StartHeldOnSuccess(ctx context.Context, hold time.Duration) (*Campaign, error) {
-	return c.startHeld(ctx, hold, true)
-}
-
-func (c Config) startHeld(ctx context.Context, hold time.Duration, late bool) (*Campaign, error) {
-	if err := c.validate(durations.Fault("Hold", hold, durations.Least)); err != nil {
+func (c Config) startHeld(ctx context.Context, o OnceOptions, s single, faults ...error) (*Campaign, error) {
+	if err := c.validate(faults...); err != nil {
 		return nil, err
 	}
-	campaign := newCampaign(ctx, c.withDefaults(), hold, single{})
-	campaign.l.holdsLate = late
-	if hold > 0 {
-		notify(campaign, campaign.cfg.Trace.Job, hold)
+	campaign := newCampaign(ctx, c.withDefaults(), o.Hold, s)
+	campaign.l.holdsLate = o.HoldOnSuccess
+	if o.Hold > 0 {
+		notify(campaign, campaign.cfg.Trace.Job, o.Hold)
 	}
 	go campaign.loop()
 	return campaign, nil
@@ -202,11 +211,10 @@ func join(err, cause error) error {
 // With the ClockPolicy Unsynchronized only a vacant record is free: a candidate that has just
 // started cannot tell whether the term of a held record is over.
 func (c Config) TryAcquire(ctx context.Context) (*Campaign, error) {
-	if err := c.validate(); err != nil {
+	campaign, err := c.StartOnce(ctx, OnceOptions{})
+	if err != nil {
 		return nil, err
 	}
-	campaign := newCampaign(ctx, c.withDefaults(), 0, single{on: true})
-	go campaign.loop()
 	// Not with ctx: when that ends the campaign has still to clean up.
 	l, err := campaign.Lead(context.WithoutCancel(ctx))
 	if err != nil {
@@ -220,7 +228,7 @@ func (c Config) TryAcquire(ctx context.Context) (*Campaign, error) {
 // belongs to the loop.
 type single struct {
 	on      bool          // it is such a campaign
-	wait    time.Duration // for how long to try; 0: for one look and one claim
+	wait    time.Duration // for how long to try; 0: for one look and one claim; negative: until it leads
 	claimed bool          // it has tried to acquire the record
 	err     error         // of the last store call that failed
 }
@@ -234,6 +242,7 @@ func (s *single) tend(c *Campaign, wake *alarm) {
 	case !s.on || c.stopping || c.leadership != nil:
 	case c.last != nil:
 		c.stop(wake.now, c.last.cause)
+	case s.wait < 0:
 	case s.wait > 0 && wake.now.mono < s.wait && wake.now.wall.Before(s.waitUntil(c)) && !s.hopeless(c):
 		wake.at(s.wait)
 		wake.atWall(s.waitUntil(c))
@@ -247,10 +256,11 @@ func (s *single) tend(c *Campaign, wake *alarm) {
 // the Hold of the run that it has missed.
 func (s *single) waitUntil(c *Campaign) time.Time { return c.Epoch.Round(0).Add(s.wait) }
 
-// hopeless reports whether the record was released, and is on hold until after the wait.
+// hopeless reports whether the record was released, and is on hold until after the wait. Without
+// clocks to compare nobody knows.
 func (s *single) hopeless(c *Campaign) bool {
 	r := c.l.newest.of
-	return r != nil && r.Vacant() && r.Hold > 0 && r.TermExpiry.Add(r.Hold).After(s.waitUntil(c))
+	return r != nil && r.Vacant() && r.Hold > 0 && !c.cfg.unsynchronized() && r.TermExpiry.Add(r.Hold).After(s.waitUntil(c))
 }
 
 // hasTried reports whether one read and one claim have shown that this candidate does not lead

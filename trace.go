@@ -36,8 +36,8 @@ type Trace struct {
 	// once for each of its leaderships. The two never lead at once, but their clients
 	// cannot tell them apart.
 	DuplicateID func(RaceEntry)
-	// Job is called when a campaign begins that is for a job: by Run, by Once, or by StartHeld
-	// with a hold. It gets the Hold, zero for Run. Nobody leads between the runs of a job.
+	// Job is called when a campaign begins that is for a job: by Run, by Once, or by StartOnce or
+	// StartHeld with a hold. It gets the Hold, zero for Run. Nobody leads between the runs of a job.
 	Job func(hold time.Duration)
 }
 

@@ -6,19 +6,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
 // build builds the program, and returns where it is.
-func build(t testing.TB) string {
+func build(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "leaderelect")
 	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
@@ -86,45 +83,4 @@ func TestLeaderSleeps(t *testing.T) {
 	}
 	proctest.Sleeps(t, "the leader", c.Process.Pid, 2)
 	proctest.Sleeps(t, "its guard", guards[0], 2)
-}
-
-// What the guard adds: from the election to the command's first instruction, and from the start
-// of a process to its own. The command is date, which says when it is.
-//
-//	go test -run '^$' -bench Guard -benchtime 50x ./cmd/leaderelect
-func BenchmarkGuard(b *testing.B) {
-	program := build(b)
-	stamp := func(out []byte, err error) time.Time {
-		b.Helper()
-		n, bad := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
-		if err != nil || bad != nil {
-			b.Fatalf("%v, %v: %q", err, bad, out)
-		}
-		return time.Unix(0, n)
-	}
-	var with, without, whole []float64
-	for b.Loop() {
-		begin := time.Now()
-		without = append(without, stamp(exec.Command("date", "+%s%N").Output()).Sub(begin).Seconds()*1000)
-		c := exec.Command(program, "run", "--once", "--log-format", "json", "file://"+filepath.Join(b.TempDir(), "election.json"), "--", "date", "+%s%N")
-		var log strings.Builder
-		c.Stderr = &log
-		begin = time.Now()
-		first := stamp(c.Output())
-		whole = append(whole, first.Sub(begin).Seconds()*1000)
-		led := regexp.MustCompile(`"time":"([^"]*)"[^\n]*leaderelection: leading"`).FindStringSubmatch(log.String())
-		if led == nil {
-			b.Fatalf("it has not led:\n%s", &log)
-		}
-		at, err := time.Parse(time.RFC3339Nano, led[1])
-		if err != nil {
-			b.Fatal(err)
-		}
-		with = append(with, first.Sub(at).Seconds()*1000)
-	}
-	for unit, all := range map[string][]float64{"ms/election-to-command": with, "ms/process-alone": without, "ms/start-to-command": whole} {
-		slices.Sort(all)
-		b.ReportMetric(all[len(all)/2], unit)
-		b.ReportMetric(all[0], unit+"-least")
-	}
 }

@@ -3,10 +3,8 @@ package fromclientgo
 import (
 	"context"
 	"errors"
-	"maps"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -97,48 +95,19 @@ func TestAfterOnce(t *testing.T) {
 	})
 }
 
-// workers are those that work now.
-type workers struct {
-	mu  sync.Mutex
-	now map[string]bool
-}
-
-func (w *workers) add(pod string) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.now == nil {
-		w.now = map[string]bool{}
-	}
-	w.now[pod] = true
-	return len(w.now)
-}
-
-func (w *workers) remove(pod string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.now, pod)
-}
-
-func (w *workers) names() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Collect(maps.Keys(w.now))
-}
-
-func (w *workers) has(pod string) bool { return slices.Contains(w.names(), pod) }
-
 // During the roll-out old and bridging pods never work at once, in either order, and a
 // bridging pod keeps the old lease until its work has wound down.
 func TestBridge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, old := memory.NewDecider(), &leases{}
-		var working workers
+		var working atomic.Value // the pod that works
+		working.Store("")
 		begin := func(pod string) {
-			if n := working.add(pod); n > 1 {
-				t.Errorf("%d work at once", n)
+			if !working.CompareAndSwap("", pod) {
+				t.Errorf("%s begins to work, and %s works", pod, working.Load())
 			}
 		}
-		end := func(pod string) { working.remove(pod) }
+		end := func(pod string) { working.CompareAndSwap(pod, "") }
 		oldPod := func(pod string) func(context.Context) {
 			return func(ctx context.Context) {
 				underOldLease(ctx, old, pod, func(ctx context.Context) { begin(pod); <-ctx.Done(); end(pod) })
@@ -163,26 +132,26 @@ func TestBridge(t *testing.T) {
 			})
 		})
 		time.Sleep(time.Minute)
-		if e := store.Entry(); e.LeaderID != "new-1" || !working.has("old-1") {
-			t.Errorf("the new record is %q's, and %v work: want new-1 to lead and old-1 to work", e.LeaderID, working.names())
+		if e := store.Entry(); e.LeaderID != "new-1" || working.Load() != "old-1" {
+			t.Errorf("the new record is %q's, and %q works: want new-1 to lead and old-1 to work", e.LeaderID, working.Load())
 		}
 		stop1()
 		wait1()
 		time.Sleep(5 * time.Second)
-		if !working.has("new-1") {
-			t.Errorf("old-1 has stopped, and %v work", working.names())
+		if working.Load() != "new-1" {
+			t.Errorf("old-1 has stopped, and %q works", working.Load())
 		}
 		stop2, wait2 := candidate(t, oldPod("old-2")) // rolled back
 		time.Sleep(time.Minute)
 		stopNew()
 		time.Sleep(windDown / 2)
-		if !working.has("new-1") {
+		if working.Load() != "new-1" {
 			t.Error("new-1 does not wind down")
 		}
 		waitNew()
 		time.Sleep(5 * time.Second)
-		if !working.has("old-2") {
-			t.Errorf("new-1 has stopped, and %v work", working.names())
+		if working.Load() != "old-2" {
+			t.Errorf("new-1 has stopped, and %q works", working.Load())
 		}
 		stop2()
 		wait2()

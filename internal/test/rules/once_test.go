@@ -295,34 +295,75 @@ func TestOnceHoldsOnSuccess(t *testing.T) {
 }
 
 // A program that runs a job in its own way has the same: its hold begins with the release, unless it drops it.
-func TestStartHeldOnSuccess(t *testing.T) {
+// With a wait that has no limit it is elected however late, and leads once. With a wait it is told who leads instead.
+func TestStartOnce(t *testing.T) {
 	for name, fails := range map[string]bool{"succeeds": false, "fails": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				d := memory.NewDecider()
-				ctx, stop := context.WithCancel(t.Context())
-				begun := make(chan *le.Campaign, 1)
-				c, err := le.Config{Decider: d, LeaderID: "a", OnElected: func(context.Context, *le.TimeView) {
+				other := join(t, d, "b")
+				sleep(time.Second)
+				if _, err := (le.Config{Decider: d, LeaderID: "c"}).StartOnce(t.Context(), le.OnceOptions{Hold: time.Second}); !errors.Is(err, le.ErrConfig) {
+					t.Errorf("a hold within the skew: %v", err)
+				}
+				late, err := le.Config{Decider: d, LeaderID: "c"}.StartOnce(t.Context(), le.OnceOptions{Wait: time.Minute})
+				if err != nil {
+					t.Fatal(err)
+				}
+				begin, why := time.Now(), (*le.NotElectedError)(nil)
+				if err := late.Wait(); !errors.As(err, &why) || why.Leader.LeaderID != "b" || time.Since(begin) != time.Minute {
+					t.Errorf("after %v: %v", time.Since(begin), err)
+				}
+				time.AfterFunc(time.Hour, other.quit)
+				begun, led := make(chan *le.Campaign, 1), 0
+				c, err := le.Config{Decider: d, LeaderID: "a", OnElected: func(ctx context.Context, _ *le.TimeView) {
+					led++
 					sleep(20 * time.Second)
 					if e := d.Entry(); e.Hold != 0 {
 						t.Errorf("on hold while the job may have to be continued: %+v", e)
 					}
 					if fails {
-						(<-begun).DropHold()
+						c := <-begun
+						c.DropHold()
+						begun <- c
 					}
-					stop()
-				}}.StartHeldOnSuccess(ctx, time.Hour)
+					_ = (<-begun).Resign(ctx) // which ends it
+				}}.StartOnce(t.Context(), le.OnceOptions{Hold: time.Hour, HoldOnSuccess: true, Wait: -1})
 				if err != nil {
 					t.Fatal(err)
 				}
 				begun <- c
-				_ = c.Wait()
+				if err := c.Wait(); !errors.Is(err, le.ErrResigned) || led != 1 {
+					t.Errorf("it has led %d times, and ends with %v", led, err)
+				}
 				if e := d.Entry(); !e.Vacant() || (e.Hold > 0) == fails {
 					t.Errorf("the job %s, and leaves %+v", name, e)
 				}
 			})
 		})
 	}
+}
+
+// Without clocks to compare, nobody knows by a record whether its hold outlasts a wait: the candidate waits on.
+func TestStartOnceUnsynchronized(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(&le.RaceEntry{ElectionNumber: 7, TermLength: T, TermExpiry: time.Now().Add(24 * time.Hour), Hold: 5 * time.Second, Unsynchronized: true, Incarnation: "i"})
+		led := false
+		c, err := le.Config{Decider: d, LeaderID: "a", ClockPolicy: le.Unsynchronized, OnElected: func(context.Context, *le.TimeView) { led = true }}.StartOnce(t.Context(), le.OnceOptions{Wait: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := c.Lead(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Release()
+		sleep(time.Second)
+		if err := c.Resign(t.Context()); err != nil || !led || !errors.Is(c.Wait(), le.ErrResigned) {
+			t.Errorf("led: %v, %v, and it ends with %v", led, err, c.Wait())
+		}
+	})
 }
 
 // Of three machines that wait, and that die at any moment, the last one finishes the job in each period, unless

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -92,14 +91,14 @@ func (f *commandFlags) config(url, id string, command []string, log *slog.Logger
 	}
 }
 
-// start starts a campaign with a hold, which is kept only if the job succeeds if onSuccess. Each command does so that
-// has --priority: a leader that is less preferred is asked to hand over while the campaign goes on.
-func start(ctx context.Context, cfg leaderelection.Config, hold time.Duration, onSuccess bool) (*leaderelection.Campaign, error) {
-	begin := cfg.StartHeld
-	if onSuccess {
-		begin = cfg.StartHeldOnSuccess
+// start starts a campaign: for one leadership, if once is not nil. Each command does so that has --priority: a
+// leader that is less preferred is asked to hand over while the campaign goes on.
+func start(ctx context.Context, cfg leaderelection.Config, once *leaderelection.OnceOptions) (campaign *leaderelection.Campaign, err error) {
+	if once != nil {
+		campaign, err = cfg.StartOnce(ctx, *once)
+	} else {
+		campaign, err = cfg.Start(ctx)
 	}
-	campaign, err := begin(ctx, hold)
 	if err != nil {
 		return nil, err
 	}
@@ -200,41 +199,21 @@ func (l lifelineDir) finding() doctor.Finding {
 }
 
 // passStore reports whether a command finds the store's URL in its environment, which
-// other programs of the same user can read, and which ends up in logs. Its zero value
-// leaves that to the URL: one with a password is not passed on.
-type passStore struct{ yes, no bool }
+// other programs of the same user can read, and which ends up in logs. Unless somebody has said so, the URL
+// decides: one with a password is not passed on.
+type passStore struct {
+	yes  bool
+	said func() bool
+}
 
 func (p *passStore) flag(f *pflag.FlagSet) {
-	f.Var(p, "pass-store", "give the command the store's URL (LEADERELECT_STORE) even if it has a password, and the variables that have the password, such as MYSQL_PWD (default: neither)")
-	f.Lookup("pass-store").NoOptDefVal = "true"
+	f.BoolVar(&p.yes, "pass-store", false, "give the command the store's URL (LEADERELECT_STORE) even if it has a password, and the variables that have the password, such as MYSQL_PWD (default: neither)")
+	p.said = func() bool { return f.Changed("pass-store") }
 }
-
-// String implements pflag.Value.
-func (p *passStore) String() string {
-	switch {
-	case p.yes:
-		return "true"
-	case p.no:
-		return "false"
-	}
-	return ""
-}
-
-// Set implements pflag.Value.
-func (p *passStore) Set(s string) error {
-	yes, err := strconv.ParseBool(s)
-	if err == nil {
-		p.yes, p.no = yes, !yes
-	}
-	return err
-}
-
-// Type implements pflag.Value.
-func (p *passStore) Type() string { return "bool" }
 
 // store is what the environment has of the store's URL: empty for nothing.
 func (p *passStore) store(raw string) string {
-	if p.no || !p.yes && hasSecret(raw) {
+	if !p.yes && (p.said() || hasSecret(raw)) {
 		return ""
 	}
 	return raw

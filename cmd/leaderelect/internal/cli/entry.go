@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +12,6 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/early"
-	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 	"github.com/c8e606e4/leaderelection/internal/loop"
@@ -23,13 +21,14 @@ import (
 // the time, as timeout(1) does.
 const exitNotElected = 124
 
-// entry is how a candidate enters the election, and when it gives up.
+// entry is how a candidate that leads once enters the election, and when it gives up.
 type entry struct {
 	hold  time.Duration // of the job that is run once elected; 0: none
 	try   bool
 	wait  time.Duration
 	waits bool // --wait was given
 	code  int
+	end   time.Time // of the wait, by the wall clock
 }
 
 // flags declares them; with says what --wait needs.
@@ -55,181 +54,66 @@ func (e *entry) check() error {
 	return nil
 }
 
-// limited reports whether it ever gives up.
-func (e *entry) limited() bool { return e.try || e.waits }
-
-// begin starts the wait, if there is a limit to it, until stop is called.
-func (e *entry) begin(cfg *leaderelection.Config, giveUp func() bool, cancel context.CancelCauseFunc) (stop func()) {
-	if !e.limited() {
-		return func() {}
-	}
-	flag := fmt.Sprintf("--wait %v", e.wait)
+// flag is the one that limits the wait.
+func (e *entry) flag() string {
 	if e.try {
-		flag = "--try"
+		return "--try"
 	}
-	return newWait(e.wait, e.hold, flag, cfg, giveUp, cancel).begin()
+	return fmt.Sprintf("--wait %v", e.wait)
 }
 
-// open opens the store.
+// open opens the store, with which the wait begins.
 func (e *entry) open(ctx context.Context, a *app, url string) (leaderelection.RaceDecider, error) {
-	if e.limited() && e.wait == 0 {
+	switch {
+	case !e.try && !e.waits:
+		return a.openElection(ctx, url, a.openStore)
+	case e.wait == 0:
 		return a.openElection(ctx, url, a.openOnce)
 	}
+	e.end = time.Now().Round(0).Add(e.wait)
+	ctx, cancel := context.WithTimeoutCause(ctx, e.wait, fmt.Errorf("not elected within %s, since the store did not answer", e.flag()))
+	defer cancel()
 	return a.openElection(ctx, url, a.openStore)
 }
 
-// notElected is err, which says that another led, as an exit code.
-func (e *entry) notElected(err error) error {
+// left is what is left of the wait; negative: it has no limit.
+func (e *entry) left() time.Duration {
+	switch {
+	case !e.try && !e.waits:
+		return -1
+	case e.wait == 0:
+		return 0
+	}
+	return max(e.end.Sub(time.Now().Round(0)), time.Millisecond) // by the wall clock, as a hold ends
+}
+
+// notElected is what err means for the exit code, if another has the election by it.
+func (e *entry) notElected(a *app, err error) (verdict error, is bool) {
+	not, is := errors.AsType[*leaderelection.NotElectedError](err)
+	if !is {
+		return nil, false
+	}
+	leader, blind := &not.Leader, a.common.clocks == leaderelection.Unsynchronized
+	// One that has outlasted its hold does the job of an earlier period.
+	if e.hold > a.common.term && !leader.Vacant() && leader.Hold <= 0 && !blind && time.Now().Before(leader.TermExpiry.Add(a.common.skew)) {
+		a.logger().Warn("the last run of the job has not ended, though its hold is over: the job is not run this time", "leader", leader.LeaderID, "token", uint64(leader.ElectionNumber))
+	}
 	if e.code == 0 {
-		return nil
+		return nil, true
 	}
-	return &exit{e.code, err}
+	return &exit{e.code, fmt.Errorf("not elected in time (%s)%s", e.flag(), who(leader, a.common.skew, blind))}, true
 }
 
-// wait is how long a candidate that runs its command once waits to be elected, from
-// before the store is opened. It tells "another leads" from "the store does not
-// answer": the one is how it should be, and about the other somebody should know.
-type wait struct {
-	limit  time.Duration // 0: one try
-	flag   string        // that asked for it
-	id     string
-	term   time.Duration
-	skew   time.Duration
-	hold   time.Duration // of the job; 0: none
-	log    *slog.Logger
-	blind  bool        // no clocks are compared: nothing that is held is known to be over
-	giveUp func() bool // false: elected already
-	cancel context.CancelCauseFunc
-
-	mu       sync.Mutex
-	end      time.Time                       // of the wait
-	answered bool                            // the store has, once
-	newest   leaderelection.RaceEntry        // that it has told of
-	trouble  map[leaderelection.OpKind]error // of the last operation of each kind
-}
-
-// newWait has cfg tell it what it learns. It begins with begin.
-func newWait(limit, hold time.Duration, flag string, cfg *leaderelection.Config, giveUp func() bool, cancel context.CancelCauseFunc) *wait {
-	w := &wait{limit: limit, flag: flag, id: cfg.LeaderID, term: cfg.TermLength, skew: cfg.MaxClockSkew, hold: hold, log: cfg.Logger, blind: cfg.ClockPolicy == leaderelection.Unsynchronized,
-		giveUp: giveUp, cancel: cancel, trouble: make(map[leaderelection.OpKind]error)}
-	cfg.Trace.StoreOp, cfg.Trace.News = w.op, w.news
-	if elected := cfg.OnElected; elected != nil {
-		cfg.OnElected = func(ctx context.Context, view *leaderelection.TimeView) {
-			w.late()
-			elected(ctx, view)
-		}
-	}
-	return w
-}
-
-// late ends a wait that is over by the wall clock, by which a hold ends. Timers stand still while the
-// machine is suspended: the candidate would be elected after the hold of the run that it has missed.
-func (w *wait) late() {
-	w.mu.Lock()
-	over := !w.end.IsZero() && !time.Now().Round(0).Before(w.end.Round(0))
-	w.mu.Unlock()
-	if over {
-		w.over()
-	}
-}
-
-// begin starts the wait, until stop is called.
-func (w *wait) begin() (stop func()) {
-	limit := w.limit
-	if limit == 0 { // a try is over in the store's time, and never takes a term
-		limit = w.term
-	}
-	w.mu.Lock()
-	w.end = time.Now().Add(limit)
-	w.mu.Unlock()
-	late := time.AfterFunc(limit, w.over)
-	return func() { late.Stop() }
-}
-
-// over ends the campaign, unless it has been won.
-func (w *wait) over() {
-	if w.giveUp() {
-		w.cancel(w.verdict())
-	}
-}
-
-// op is told of each answer of the store.
-func (w *wait) op(o leaderelection.StoreOp) {
-	failed := o.Err != nil && !errors.Is(o.Err, leaderelection.ErrLostRace) // that is an answer, too
-	w.mu.Lock()
-	if failed {
-		w.trouble[o.Kind] = o.Err
-	} else {
-		w.answered = true
-		delete(w.trouble, o.Kind)
-	}
-	w.mu.Unlock()
-	if failed && w.limit == 0 {
-		w.over()
-	}
-}
-
-// news is told of each record, also by a feed.
-func (w *wait) news(e leaderelection.RaceEntry) {
-	w.mu.Lock()
-	w.answered, w.newest = true, e
-	hopeless := !w.end.IsZero() && w.outlasts(e)
-	w.mu.Unlock()
-	if hopeless || w.limit == 0 && w.taken(e) {
-		w.over()
-	}
-}
-
-// outlasts reports whether a job has been done, and its hold keeps others out for longer than the
-// wait. While it is being done, its hold may yet be given up.
-func (w *wait) outlasts(e leaderelection.RaceEntry) bool {
-	return e.Vacant() && e.Hold > 0 && !w.blind && heldUntil(&e).Add(w.skew).After(w.end)
-}
-
-// taken reports whether a record has to be waited for. One of this candidate's name may be its own
-// acquisition, so that of an earlier process of the name is waited for as long as one try takes.
-func (w *wait) taken(e leaderelection.RaceEntry) bool {
-	who, until := e.LeaderID, heldUntil(&e).Add(w.skew)
-	if e.Vacant() {
-		who = e.Successor // "" is nobody: it is free
-	}
-	return (who != "" || e.Hold > 0) && who != w.id && (w.blind || time.Now().Before(until))
-}
-
-// overruns reports whether e is led by a job that has outlasted its hold: one of an earlier period.
-func (w *wait) overruns(e *leaderelection.RaceEntry) bool {
-	return w.hold > w.term && !e.Vacant() && e.Hold <= 0 && !w.blind && time.Now().Before(e.TermExpiry.Add(w.skew))
-}
-
-// verdict is why the candidate was not elected.
-func (w *wait) verdict() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var all []error
-	for _, err := range w.trouble {
-		all = append(all, err)
-	}
-	if trouble := errors.Join(all...); trouble != nil {
-		return fmt.Errorf("not elected within %s, since the store failed: %w", w.flag, trouble)
-	}
-	if !w.answered {
-		return fmt.Errorf("not elected within %s, since the store did not answer", w.flag)
-	}
-	if e := &w.newest; w.overruns(e) {
-		w.log.Warn("the last run of the job has not ended, though its hold is over: the job is not run this time", "leader", e.LeaderID, "token", uint64(e.ElectionNumber))
-	}
-	return fmt.Errorf("%w (%s)%s", runner.ErrNotElected, w.flag, w.who(&w.newest))
-}
-
-// who says who has the election instead, as far as e tells.
-func (w *wait) who(e *leaderelection.RaceEntry) string {
+// who says who has the election instead, as far as e tells; blind: without clocks to compare.
+func who(e *leaderelection.RaceEntry, skew time.Duration, blind bool) string {
 	until := said(heldUntil(e))
 	switch {
-	case !e.Vacant() && !w.blind && time.Now().After(e.TermExpiry.Add(w.skew)):
+	case !e.Vacant() && !blind && time.Now().After(e.TermExpiry.Add(skew)):
+		s := fmt.Sprintf(": %s, elected with token %d, does not extend its term any more", state.Name(e.LeaderID), e.ElectionNumber)
 		if e.Hold > 0 {
-			return fmt.Sprintf(": %s, elected with token %d, does not extend its term any more, and the record is held by its --hold until %s", state.Name(e.LeaderID), e.ElectionNumber, until)
+			s += ", and the record is held by its --hold until " + until
 		}
-		return fmt.Sprintf(": %s, elected with token %d, does not extend its term any more", state.Name(e.LeaderID), e.ElectionNumber)
+		return s
 	case !e.Vacant():
 		return fmt.Sprintf(": %s leads, with token %d", state.Name(e.LeaderID), e.ElectionNumber)
 	case e.Hold > 0:

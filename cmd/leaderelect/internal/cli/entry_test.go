@@ -2,17 +2,17 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"log/slog"
+	"fmt"
+	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 )
 
@@ -33,105 +33,61 @@ func TestWhoHasTheElection(t *testing.T) {
 		": the leadership with token 7 is over, and held by its --hold until 20": record(func(e *leaderelection.RaceEntry) { e.LeaderID, e.Hold = "", time.Hour }),
 		": it is reserved for b until 20":                                        record(func(e *leaderelection.RaceEntry) { e.LeaderID, e.Successor = "", "b" }),
 	} {
-		w := wait{skew: skew}
-		if got := w.who(e); !strings.HasPrefix(got, want) || !strings.HasSuffix(want, "20") && got != want {
+		if got := who(e, skew, false); !strings.HasPrefix(got, want) || !strings.HasSuffix(want, "20") && got != want {
 			t.Errorf("%+v: %q, want %q", e, got, want)
 		}
 	}
 	lapsed := record(func(e *leaderelection.RaceEntry) { e.TermExpiry, e.Unsynchronized = time.Now().Add(-time.Minute), true })
-	if got := (&wait{skew: skew, blind: true}).who(lapsed); got != ": a leads, with token 7" {
+	if got := who(lapsed, skew, true); got != ": a leads, with token 7" {
 		t.Errorf("without clocks: %q", got)
 	}
 }
 
-// Who waits for a job that is done already, by a hold that is longer than the wait, need not: but
-// while the job is being done, or where the hold may be over in time, it waits.
-func TestWaitEndsWithAHoldThatOutlastsIt(t *testing.T) {
-	const limit = time.Hour
-	for name, c := range map[string]struct {
-		record leaderelection.RaceEntry
-		blind  bool
-		ends   bool
-	}{
-		"done":               {leaderelection.RaceEntry{Hold: 2 * limit}, false, true},
-		"being done":         {leaderelection.RaceEntry{LeaderID: "a", Hold: 2 * limit}, false, false},
-		"held for less":      {leaderelection.RaceEntry{Hold: limit / 2}, false, false},
-		"by the skew":        {leaderelection.RaceEntry{Hold: limit - time.Minute}, false, true},
-		"not held":           {leaderelection.RaceEntry{}, false, false},
-		"no clocks to go by": {leaderelection.RaceEntry{Hold: 2 * limit}, true, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithCancelCause(t.Context())
-			defer cancel(nil)
-			cfg := leaderelection.Config{LeaderID: "b", TermLength: 15 * time.Second, MaxClockSkew: 2 * time.Minute, Trace: &leaderelection.Trace{}}
-			if c.blind {
-				cfg.ClockPolicy = leaderelection.Unsynchronized
+// What is left of a wait includes the opening of the store, by the wall clock.
+func TestWhatIsLeftOfTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, url := &app{errOut: io.Discard}, "file://"+filepath.Join(t.TempDir(), "election.json")
+		for want, e := range map[time.Duration]*entry{
+			-1: {}, 0: {waits: true}, time.Minute: {waits: true, wait: time.Minute + time.Second}, time.Millisecond: {waits: true, wait: time.Millisecond},
+		} {
+			d, err := e.open(t.Context(), a, url)
+			if err != nil {
+				t.Fatal(err)
 			}
-			w := newWait(limit, 0, "--wait 1h", &cfg, func() bool { return true }, cancel)
-			defer w.begin()()
-			c.record.ElectionNumber, c.record.TermExpiry = 3, time.Now()
-			cfg.Trace.News(c.record)
-			if ended := ctx.Err() != nil; ended != c.ends {
-				t.Errorf("ended: %v (%v)", ended, context.Cause(ctx))
+			store.Close(d)
+			if time.Sleep(time.Second); e.left() != want {
+				t.Errorf("%+v: %v are left, want %v", e, e.left(), want)
 			}
-			if cause := context.Cause(ctx); c.ends && (!errors.Is(cause, runner.ErrNotElected) || !strings.Contains(cause.Error(), "held by its --hold until")) {
-				t.Errorf("it says %v", cause)
-			}
-		})
-	}
+		}
+		if e := (entry{try: true}); e.left() != 0 {
+			t.Errorf("--try: %v are left", e.left())
+		}
+	})
 }
 
-// One try ends with a record that is another's, and not with the acquisition itself.
-func TestTryEndsIfAnotherHasIt(t *testing.T) {
+// Whose job is led by a run of an earlier period, which has outlasted its hold, is told.
+func TestOverrunIsTold(t *testing.T) {
 	for name, c := range map[string]struct {
-		record leaderelection.RaceEntry
-		ends   bool
+		leader leaderelection.RaceEntry
+		code   int
+		told   bool
 	}{
-		"another's":       {leaderelection.RaceEntry{LeaderID: "a"}, true},
-		"acquired":        {leaderelection.RaceEntry{LeaderID: "b"}, false},
-		"free":            {leaderelection.RaceEntry{}, false},
-		"held for nobody": {leaderelection.RaceEntry{Hold: time.Hour}, true},
-		"reserved":        {leaderelection.RaceEntry{Successor: "a"}, true},
-		"reserved for it": {leaderelection.RaceEntry{Successor: "b"}, false},
-		"another's, held": {leaderelection.RaceEntry{LeaderID: "c", Hold: time.Hour}, true},
+		"an earlier run":       {leaderelection.RaceEntry{LeaderID: "a"}, exitNotElected, true},
+		"told of all the same": {leaderelection.RaceEntry{LeaderID: "a"}, 0, true},
+		"this one":             {leaderelection.RaceEntry{LeaderID: "a", Hold: time.Hour}, exitNotElected, false},
+		"it is over":           {leaderelection.RaceEntry{Hold: time.Hour}, exitNotElected, false},
 	} {
 		var log bytes.Buffer
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cfg := leaderelection.Config{LeaderID: "b", TermLength: 15 * time.Second, MaxClockSkew: time.Second, Trace: &leaderelection.Trace{}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-		w := newWait(0, time.Hour, "--wait 0s", &cfg, func() bool { return true }, cancel)
-		stop := w.begin()
-		c.record.ElectionNumber, c.record.TermExpiry = 3, time.Now().Add(time.Minute)
-		cfg.Trace.News(c.record)
-		if ended := ctx.Err() != nil; ended != c.ends {
-			t.Errorf("%s: ended: %v (%v)", name, ended, context.Cause(ctx))
+		a := &app{errOut: &log, common: common{term: 15 * time.Second, skew: time.Second}}
+		c.leader.TermExpiry = time.Now().Add(time.Minute)
+		verdict, is := (&entry{try: true, hold: time.Hour, code: c.code}).notElected(a, fmt.Errorf("x: %w", &leaderelection.NotElectedError{Leader: c.leader}))
+		a.log().Flush(time.Minute)
+		if told := strings.Contains(log.String(), "the last run of the job has not ended"); told != c.told || !is || (verdict == nil) != (c.code == 0) {
+			t.Errorf("%s: %v; logged %q", name, verdict, log.String())
 		}
-		// A leader without a hold any more is a job of an earlier period, which is said.
-		if said := strings.Contains(log.String(), "the last run of the job has not ended"); said != (c.record.LeaderID == "a") {
-			t.Errorf("%s: logged %q", name, log.String())
-		}
-		stop()
-		cancel(nil)
 	}
-}
-
-// A candidate that is elected when its wait is over by the wall clock, as after a suspend, gives up:
-// the hold that it waited for may be over, and the job be done.
-func TestElectedTooLate(t *testing.T) {
-	for late, ended := range map[time.Duration]bool{-time.Minute: false, time.Minute: true} {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		elected := 0
-		cfg := leaderelection.Config{LeaderID: "b", TermLength: 15 * time.Second, MaxClockSkew: time.Second, Trace: &leaderelection.Trace{},
-			OnElected: func(context.Context, *leaderelection.TimeView) { elected++ }}
-		w := newWait(time.Hour, 12*time.Hour, "--wait 1h", &cfg, func() bool { return elected == 0 }, cancel)
-		stop := w.begin()
-		w.answered = true
-		w.end = time.Now().Add(-late)
-		cfg.OnElected(ctx, nil)
-		if got := errors.Is(context.Cause(ctx), runner.ErrNotElected); got != ended || elected != 1 {
-			t.Errorf("late by %v: ended: %v (%v), told %d times", late, got, context.Cause(ctx), elected)
-		}
-		stop()
-		cancel(nil)
+	if _, is := (&entry{}).notElected(&app{}, leaderelection.ErrClockSkew); is {
+		t.Error("a wrong clock is taken for another's leadership")
 	}
 }
 
@@ -171,27 +127,5 @@ func TestStuck(t *testing.T) {
 		if got := s.look(c.overdue); got != c.alive {
 			t.Errorf("look %d: alive %v, want %v", i, got, c.alive)
 		}
-	}
-}
-
-// The kernel's clock is gone by if that is asked for, and only then.
-func TestKernelClock(t *testing.T) {
-	a, _, code, errOut := probe(t, nil, "store = file:x\n")
-	if code != 0 {
-		t.Fatal(errOut)
-	}
-	if cfg, err := a.candidate(); err != nil || cfg.Clock != nil {
-		t.Errorf("the clock is %T, %v", cfg.Clock, err)
-	}
-	_, told := clocks.KernelClock{}.ErrorBound()
-	a, _, code, errOut = probe(t, nil, "store = file:x\n", "--clocks", "kernel")
-	if told != nil { // this kernel may not be asked
-		if code != exitUsage {
-			t.Errorf("exit code %d, %s", code, errOut)
-		}
-		return
-	}
-	if cfg, err := a.candidate(); err != nil || cfg.Clock != clocks.Kernel() {
-		t.Errorf("the clock is %T, %v; %s", cfg.Clock, err, errOut)
 	}
 }

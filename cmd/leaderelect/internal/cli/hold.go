@@ -117,15 +117,14 @@ func (a *app) hold(ctx context.Context, f *holdFlags, url string) error {
 	cfg.DrainTimeout = f.drain
 	cfg.OnElected, cfg.Trace = h.Elected, &leaderelection.Trace{Extended: h.Extended}
 	defer a.signals(cancel, nil)()
-	defer f.entry.begin(&cfg, h.GiveUp, cancel)()
 	cfg.Trace = tell.traced(cfg.Trace)
 	defer tell.start(ctx)()
 	d, err := f.entry.open(ctx, a, url)
 	if err != nil {
-		return f.outcome(err)
+		return f.outcome(a, err)
 	}
 	cfg.Decider = d
-	campaign, err := start(ctx, cfg, 0, false)
+	campaign, err := start(ctx, cfg, &leaderelection.OnceOptions{Wait: f.entry.left()})
 	if err != nil {
 		store.Close(d)
 		return err
@@ -137,13 +136,13 @@ func (a *app) hold(ctx context.Context, f *holdFlags, url string) error {
 	case <-campaign.Done():
 	}
 	store.Close(d)
-	return f.outcome(campaign.Wait())
+	return f.outcome(a, campaign.Wait())
 }
 
 // outcome is the exit code, and what to say with it.
-func (f *holdFlags) outcome(err error) error {
-	if errors.Is(err, runner.ErrNotElected) {
-		return f.entry.notElected(err)
+func (f *holdFlags) outcome(a *app, err error) error {
+	if verdict, is := f.entry.notElected(a, err); is {
+		return verdict
 	}
 	return ended(err)
 }
@@ -264,7 +263,7 @@ func (a *app) hook(ctx context.Context, f *hookFlags, url string) error {
 	}
 	defer store.Close(d)
 	cfg.Decider = d
-	if campaign, err = start(ctx, cfg, 0, false); err != nil {
+	if campaign, err = start(ctx, cfg, nil); err != nil {
 		return err
 	}
 	close(ready)

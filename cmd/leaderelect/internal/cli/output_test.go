@@ -260,16 +260,6 @@ func TestLogHasSeconds(t *testing.T) {
 	}
 }
 
-// --clocks takes three lines of a help that has many flags, and one for its default.
-func TestHelpOfClocks(t *testing.T) {
-	_, out, _ := says(t, "help", "run")
-	_, after, found := strings.Cut(out, "--clocks ")
-	about, _, _ := strings.Cut(after, "      --config ")
-	if lines := strings.Count(about, "\n"); !found || lines > 4 {
-		t.Errorf("%d lines: %s", lines, about)
-	}
-}
-
 // A check whose output nobody takes ends when it is asked to.
 func TestUntakenCheckupEnds(t *testing.T) {
 	taken, out := io.Pipe()

@@ -196,7 +196,7 @@ func (a *app) runRun(ctx context.Context, f *runFlags, c *cobra.Command, url str
 		defer line.Close()
 		cfg.Lifeline = line
 	}
-	job, err := newJob(f, &cfg, url, command)
+	job, err := newJob(a, f, &cfg, url, command)
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,6 @@ func (a *app) runRun(ctx context.Context, f *runFlags, c *cobra.Command, url str
 	if f.once && f.hold == 0 && !f.entry.try && !c.Flags().Changed("hold") {
 		cfg.Logger.Warn("each candidate will run the command, one after the other: give --hold to have only one run it, or --hold 0s if each should")
 	}
-	defer f.entry.begin(&cfg, job.runner.GiveUp, cancel)()
 	cfg.Trace = tell.traced(cfg.Trace)
 	defer tell.start(ctx)()
 	d, err := f.entry.open(ctx, a, url)
@@ -221,6 +220,7 @@ func (a *app) runRun(ctx context.Context, f *runFlags, c *cobra.Command, url str
 
 // job is one candidate that runs a command.
 type job struct {
+	a      *app
 	f      *runFlags
 	runner *runner.Runner
 	verdict
@@ -267,8 +267,8 @@ func (v *verdict) given() (err error, given bool) {
 
 // newJob returns one whose guard waits already, until its runner is closed, or why no command
 // could be run.
-func newJob(f *runFlags, cfg *leaderelection.Config, url string, command []string) (*job, error) {
-	j := &job{f: f, begun: make(chan struct{})}
+func newJob(a *app, f *runFlags, cfg *leaderelection.Config, url string, command []string) (*job, error) {
+	j := &job{a: a, f: f, begun: make(chan struct{})}
 	c := f.config(url, cfg.LeaderID, command, cfg.Logger)
 	c.Stdin, c.ExpiryFile, c.Once, c.Single, c.Finish = os.Stdin, f.expiryFile, f.once, f.entry.try, j.finish
 	c.LeaseID = func(n leaderelection.ElectionNumber) string {
@@ -314,8 +314,12 @@ func extendFor(times runner.Times, cfg *leaderelection.Config) {
 // told of it.
 func (j *job) campaign(ctx context.Context, cancel context.CancelCauseFunc, cfg leaderelection.Config, begun func(*leaderelection.Campaign)) error {
 	j.ended = cancel
+	var once *leaderelection.OnceOptions
+	if j.f.once || j.f.entry.try {
+		once = &leaderelection.OnceOptions{Hold: j.f.hold, HoldOnSuccess: j.f.holdOnSuccess, Wait: j.f.entry.left()}
+	}
 	var err error
-	if j.c, err = start(ctx, cfg, j.f.hold, j.f.holdOnSuccess); err != nil {
+	if j.c, err = start(ctx, cfg, once); err != nil {
 		return err
 	}
 	begun(j.c)
@@ -328,10 +332,10 @@ func (j *job) outcome(err error) error {
 	if verdict, given := j.given(); given {
 		return verdict
 	}
-	switch s, interrupted := errors.AsType[*signalled](err); {
-	case errors.Is(err, runner.ErrNotElected):
-		return j.f.entry.notElected(err)
-	case interrupted && j.f.once:
+	if verdict, is := j.f.entry.notElected(j.a, err); is {
+		return verdict
+	}
+	if s, interrupted := errors.AsType[*signalled](err); interrupted && j.f.once {
 		return &exit{128 + int(s.signal), nil}
 	}
 	return ended(err)

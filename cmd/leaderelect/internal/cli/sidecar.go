@@ -188,7 +188,7 @@ func (a *app) sidecar(ctx context.Context, f *sidecarFlags, url string, command 
 		if err := f.find(command[0]); err != nil {
 			return err
 		}
-		if s.job, err = newJob(&f.runFlags, &s.cfg, url, command); err != nil {
+		if s.job, err = newJob(a, &f.runFlags, &s.cfg, url, command); err != nil {
 			return err
 		}
 		defer s.job.runner.Close()
@@ -301,7 +301,7 @@ func (s *sidecarRun) lead(ctx context.Context, cancel context.CancelCauseFunc, d
 	if s.job != nil {
 		return s.job.campaign(ctx, cancel, s.cfg, s.tell.begun)
 	}
-	campaign, err := start(ctx, s.cfg, 0, false)
+	campaign, err := start(ctx, s.cfg, nil)
 	if err != nil {
 		return err
 	}

@@ -131,6 +131,34 @@ func TestSupervisorIsToldHowManyShards(t *testing.T) {
 	}
 }
 
+// The command finds nothing of what this process goes by, unless it is to have it: then all but the id of this
+// process, and this process reports nothing.
+func TestReadinessKeepsTheSocket(t *testing.T) {
+	for _, pass := range []bool{false, true} {
+		for _, name := range []string{notify.Socket, notify.WatchdogUsec, notify.WatchdogPID} {
+			t.Setenv(name, "")
+		}
+		dir := t.TempDir()
+		t.Setenv(notify.Socket, filepath.Join(dir, "socket"))
+		t.Setenv(notify.WatchdogUsec, "200000")
+		var log bytes.Buffer
+		a := &app{errOut: &log}
+		if _, err := (&readiness{when: whenStanding, pass: pass}).open(a, "me"); err != nil {
+			t.Fatal(err)
+		}
+		a.log().Flush(time.Minute)
+		var left []string
+		for _, name := range []string{notify.Socket, notify.WatchdogUsec, notify.WatchdogPID} {
+			if _, there := os.LookupEnv(name); there {
+				left = append(left, name)
+			}
+		}
+		if reports := strings.Contains(log.String(), dir); reports == pass || len(left) != map[bool]int{true: 2}[pass] {
+			t.Errorf("passed on: %v: the command has %q; %s", pass, left, log.String())
+		}
+	}
+}
+
 // terminal is a terminal's two ends: what types, and what a program reads.
 func terminal(t *testing.T) (typist, tty *os.File) {
 	t.Helper()

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 	"github.com/c8e606e4/leaderelection/viewtest"
@@ -56,82 +55,6 @@ func await(t *testing.T, n *logtest.Log, want string) {
 			t.Fatalf("no %q in %q", want, n.String())
 		}
 		<-time.After(2 * time.Millisecond)
-	}
-}
-
-// Begin on election, end on loss, each with what it needs to know, and nothing of an
-// outer leaderelect's.
-func TestLeadership(t *testing.T) {
-	t.Setenv("LEADERELECT_TOKEN", "99")
-	t.Setenv("LEADERELECT_STORE", "theirs")
-	h, n := newHook(`echo begin $LEADERELECT_TOKEN $LEADERELECT_LEADER_ID $LEADERELECT_STORE; env | grep -c '^LEADERELECT_TOKEN='`, "echo end $LEADERELECT_TOKEN", nil)
-	end := leadership(t, h, time.Hour)
-	await(t, n, "\n1\n")
-	end()
-	if got := n.String(); got != "begin 0 me file:x\n1\nend 0\n" {
-		t.Errorf("%q", got)
-	}
-	if err := errors.Join(h.Healthy(t.Context()), h.Failed()); err != nil {
-		t.Error(err)
-	}
-}
-
-// If the begin command fails the end command is run, and the candidate steps
-// aside.
-func TestBeginFails(t *testing.T) {
-	h, n := newHook("echo begin; exit 1", "echo end", nil)
-	end := leadership(t, h, time.Hour)
-	await(t, n, "resigned")
-	end()
-	if got := n.String(); got != "begin\nend\nresigned\n" {
-		t.Errorf("%q", got)
-	}
-	if err := h.Healthy(t.Context()); !errors.Is(err, runner.ErrStandingDown) || !strings.Contains(err.Error(), "the begin command: exit status 1") {
-		t.Errorf("healthy: %v", err)
-	}
-	if h.Failed() != nil {
-		t.Errorf("the service is off, and yet: %v", h.Failed())
-	}
-}
-
-// The end command is tried for all of Drain, during which the leadership goes on: nobody else begins
-// while the service is on. When that does not help, it is said loudly that the service may be on, until
-// an end command succeeds.
-func TestEndFails(t *testing.T) {
-	tries := filepath.Join(t.TempDir(), "tries")
-	h, n := newHook("true", "echo end; exit 1", func(c *Config) { c.Drain, c.Pause = 300*time.Millisecond, 100*time.Millisecond })
-	begin := time.Now()
-	leadership(t, h, time.Hour)()
-	if took := time.Since(begin); took < h.c.Drain || strings.Count(n.String(), "end") < 2 {
-		t.Errorf("given up after %v, and %q", took, n.String())
-	}
-	if err := h.Failed(); err == nil || !strings.Contains(err.Error(), "may still be on") || !errors.Is(h.Healthy(t.Context()), runner.ErrStandingDown) {
-		t.Errorf("%v, healthy %v", err, h.Healthy(t.Context()))
-	}
-	h.c.End = "true"
-	if err := h.end(t.Context(), 1); err != nil || h.Failed() != nil {
-		t.Errorf("%v, %v", err, h.Failed())
-	}
-
-	// The third attempt succeeds.
-	_ = os.Remove(tries)
-	h, _ = newHook("true", "echo x >>"+tries+"; test $(grep -c x "+tries+") = 3", nil)
-	leadership(t, h, time.Hour)()
-	if err := errors.Join(h.Failed(), h.Healthy(t.Context())); err != nil {
-		t.Error(err)
-	}
-}
-
-// It stands down for the error timeout, and no longer.
-func TestErrorTimeout(t *testing.T) {
-	h, _ := newHook("true", "true", func(c *Config) { c.ErrorTimeout = 50 * time.Millisecond })
-	h.standDown(errors.New("for a test"))
-	begin := time.Now()
-	for h.Healthy(t.Context()) != nil {
-		<-time.After(time.Millisecond)
-	}
-	if took := time.Since(begin); took < 40*time.Millisecond {
-		t.Errorf("healthy again after %v", took)
 	}
 }
 
@@ -234,18 +157,5 @@ func TestEndGivenUp(t *testing.T) {
 		if got := strings.Count(n.String(), "up"); got != 1 {
 			t.Errorf("%s: %d attempts", name, got)
 		}
-	}
-}
-
-// At the start the end command is run once, and a failure is told and no more.
-func TestReset(t *testing.T) {
-	h, n := newHook("true", "echo end $LEADERELECT_TOKEN; exit 1", nil)
-	h.c.Logger = slog.New(slog.NewTextHandler(n, nil))
-	h.Reset(t.Context())
-	if got := n.String(); strings.Count(got, "end 0\n") != 1 || !strings.Contains(got, "it should succeed even if there is nothing to end") {
-		t.Errorf("%q", got)
-	}
-	if err := errors.Join(h.Healthy(t.Context()), h.Failed()); err != nil {
-		t.Error(err)
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -111,6 +109,41 @@ func TestPauses(t *testing.T) {
 		}
 		if !slices.Equal(r.pauses, want) {
 			t.Errorf("pauses %v, want %v", r.pauses, want)
+		}
+	})
+}
+
+// A leader whose command fails again and again, soon after its start, lets another lead, and stays out for
+// the pause that it would have made. So it does at once if the command fails in the next leadership, until
+// one has run for a while. A good end is no failure, however soon and often.
+func TestQuickFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const delay = time.Second
+		r := newTrial(t, func(c *Config) { c.Delay = delay }, "unused")
+		l := r.of(t.Context())
+		ends := func(n, code int, took time.Duration) (over bool) {
+			for i := range n {
+				if over = l.retry(proc.Status{Code: code}, took); over && i < n-1 {
+					t.Errorf("it steps down at failure %d of %d", i+1, n)
+				}
+			}
+			return over
+		}
+		if ends(2*Attempts, 0, 0) {
+			t.Error("it steps down though the command ends well")
+		}
+		l.pause = delay
+		if !ends(Attempts, 3, 0) || r.resigned != 1 {
+			t.Errorf("resigned %d times after %d failures", r.resigned, Attempts)
+		}
+		if err := r.Healthy(t.Context()); !errors.Is(err, ErrStandingDown) || !strings.Contains(fmt.Sprint(err), "with code 3, 5 times in a row") {
+			t.Errorf("healthy: %v", err)
+		}
+		if time.Sleep(16 * delay); r.Healthy(t.Context()) != nil {
+			t.Error("it stays out for longer than the pause")
+		}
+		if !ends(1, 3, 0) || ends(1, 3, quick*delay+1) || !ends(Attempts-1, 3, 0) {
+			t.Error("it does not step down at once, or does though the command has run for a while")
 		}
 	})
 }
@@ -262,18 +295,5 @@ func TestOneGuardWaits(t *testing.T) {
 	r.Close()
 	if r.again(); r.ready != nil {
 		t.Error("a guard waits for a runner that is closed")
-	}
-}
-
-// If the lease is kept meanwhile, a command has Drain to end in, and not only the grace.
-func TestDrainIsLongerThanGrace(t *testing.T) {
-	t.Parallel()
-	up := filepath.Join(t.TempDir(), "up")
-	r := newTrial(t, func(c *Config) { c.Once = true }, "sh", "-c", `trap "sleep 1; exit 4" TERM; echo >"$0"; while :; do sleep 0.05; done`, up).begin(t)
-	r.until(t, "a start", func() bool { _, err := os.Stat(up); return err == nil })
-	r.cancel(errTest)
-	r.ends(t)
-	if fmt.Sprint(r.finished) != "[4 <nil>]" {
-		t.Errorf("finished %q: %q", r.finished, r.lines)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -30,11 +29,10 @@ type HolderConfig struct {
 // Holder leads for one leadership, for the program that has started this one. Elected is its
 // OnElected.
 type Holder struct {
-	c       HolderConfig
-	nudge   chan struct{}
-	claimed atomic.Bool
-	file    *expiryFile
-	out     outbox.Box // of what is written to c.Out
+	c     HolderConfig
+	nudge chan struct{}
+	file  *expiryFile
+	out   outbox.Box // of what is written to c.Out
 }
 
 // NewHolder returns one.
@@ -50,9 +48,6 @@ func (h *Holder) Check() error {
 	return h.file.try()
 }
 
-// GiveUp says that no leadership may begin any more, and whether that was in time.
-func (h *Holder) GiveUp() bool { return h.claimed.CompareAndSwap(false, true) }
-
 // Extended is for Trace: it has the new end of the view told without delay.
 func (h *Holder) Extended(leaderelection.ViewExtended) {
 	select {
@@ -67,9 +62,6 @@ func (h *Holder) Extended(leaderelection.ViewExtended) {
 // is asked to end. If that does not happen, or leadership is lost, the work goes on until this program
 // has ended, and a little longer: so it does not return, and the lease runs out by itself.
 func (h *Holder) Elected(ctx context.Context, view *leaderelection.TimeView) {
-	if !h.claimed.CompareAndSwap(false, true) {
-		return
-	}
 	alarm, err := proc.NewAlarm()
 	if err != nil {
 		h.c.Failed(err)

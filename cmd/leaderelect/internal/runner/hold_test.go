@@ -74,39 +74,6 @@ func comes[T any](t *testing.T, what string, c <-chan T) (v T) {
 	return v
 }
 
-// A Holder says its number and until when it may act, and when it is asked to end takes the
-// file away, and lets the lease be released.
-func TestHoldUntilAskedToEnd(t *testing.T) {
-	t.Parallel()
-	h := newHeld(t, nil).begin(t)
-	comes(t, "leading", h.begun)
-	file, err := os.ReadFile(h.c.ExpiryFile)
-	if err != nil || !bytes.Equal(file, text(h.view.Get())) || h.out.String() != "7\n" {
-		t.Errorf("it says %q, and in the file %q, %v", h.out.String(), file, err)
-	}
-	if h.GiveUp() {
-		t.Error("given up what has begun")
-	}
-	h.stop()
-	comes(t, "the end", h.over)
-	if left, _ := filepath.Glob(h.c.ExpiryFile + "*"); len(left) > 0 || len(h.lost) > 0 {
-		t.Errorf("left behind: %q; lost: %d", left, len(h.lost))
-	}
-}
-
-// Who has given up says nothing, and leads nothing.
-func TestHoldAfterGivingUp(t *testing.T) {
-	t.Parallel()
-	h := newHeld(t, nil)
-	if !h.GiveUp() {
-		t.Error("nothing has begun, and yet it cannot be given up")
-	}
-	comes(t, "the end", h.begin(t).over)
-	if _, err := os.Stat(h.c.ExpiryFile); err == nil || h.out.Len() > 0 {
-		t.Errorf("it says %q", h.out.String())
-	}
-}
-
 // If leadership is lost, or the lease is not extended until the grace before its end, that is
 // said, and Elected does not return: the work may go on for a moment, and the lease runs out.
 func TestHoldThatIsLost(t *testing.T) {
@@ -230,6 +197,31 @@ func TestExpiryFileHangs(t *testing.T) {
 	hangs(t, &r.file.box)
 	r.cancel(ErrStopped)
 	comes(t, "the end", r.over)
+}
+
+// While the expiry file cannot be written, the command goes on with the lease, by a time that is too early.
+func TestExpiryFileCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "full")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := newTrial(t, func(c *Config) { c.ExpiryFile = filepath.Join(dir, "expiry") }, "sleep", "600").begin(t)
+	r.said(t, "the command is started")
+	extend := func(by time.Duration) { r.view.Set(time.Now().Add(by)); r.Extended(leaderelection.ViewExtended{}) }
+	if err := os.Rename(dir, dir+".gone"); err != nil {
+		t.Fatal(err)
+	}
+	extend(2 * time.Minute)
+	r.said(t, "the expiry file cannot be written: the time in it is too early")
+	if slices.Contains(r.lines, "the command has ended") {
+		t.Errorf("%q", r.lines)
+	}
+	if err := os.Rename(dir+".gone", dir); err != nil {
+		t.Fatal(err)
+	}
+	extend(3 * time.Minute)
+	r.until(t, "the new end in the file", func() bool { now, _ := os.ReadFile(r.c.ExpiryFile); return bytes.Equal(now, text(r.view.Get())) })
 }
 
 func mustRead(t *testing.T, path string) []byte {

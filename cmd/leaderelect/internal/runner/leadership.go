@@ -30,7 +30,7 @@ func (r *Runner) Run(ctx context.Context, view View) {
 	defer func() {
 		switch {
 		case r.c.DropHold == nil:
-		case !r.begun.Load():
+		case !r.begun:
 			r.c.Logger.Warn("the command was not started: the lease is released without its hold")
 			r.c.DropHold()
 		case r.c.HoldOnSuccess && !r.well:
@@ -38,9 +38,6 @@ func (r *Runner) Run(ctx context.Context, view View) {
 			r.c.DropHold()
 		}
 	}()
-	if !r.claimed.CompareAndSwap(false, true) && (r.c.Once || r.c.Single) {
-		return // it ran already, or has given up
-	}
 	l := &leadership{Runner: r, ctx: ctx, view: view, log: r.c.Logger.With("token", uint64(view.ElectionNumber()))}
 	defer func() {
 		_ = l.file.remove(tidy) // the command, which reads it, is dead
@@ -56,7 +53,7 @@ func (r *Runner) Run(ctx context.Context, view View) {
 		began := time.Now()
 		status, forced := l.run()
 		if !status.Unstarted {
-			l.begun.Store(true)
+			l.begun = true
 		}
 		if status.Failure != "" {
 			l.log.Error("the command did not run", "err", status.Failure)

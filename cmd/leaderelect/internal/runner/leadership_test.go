@@ -4,7 +4,6 @@ package runner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,13 +11,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
-	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
@@ -133,98 +130,36 @@ func (r *trial) until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// What --on-failure and --once mean.
-func TestPolicies(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		change   func(*Config)
-		args     []string
-		finished string
-		resigned int
-	}{
-		"stepdown":       {func(c *Config) { c.OnFailure = StepDown }, []string{"false"}, "[]", 1},
-		"exit":           {func(c *Config) { c.OnFailure = Exit }, []string{"sh", "-c", "exit 5"}, "[5 <nil>]", 0},
-		"once":           {func(c *Config) { c.Once = true }, []string{"true"}, "[0 <nil>]", 0},
-		"once, and fail": {func(c *Config) { c.Once, c.OnFailure = true, StepDown }, []string{"sh", "-c", "exit 3"}, "[3 <nil>]", 0},
-		"no expiry file": {func(c *Config) { c.Once, c.ExpiryFile = true, "/no/such/dir/expiry" }, []string{"true"}, "[125 <nil>]", 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newTrial(t, c.change, c.args...).begin(t)
-			r.ends(t)
-			if got := fmt.Sprint(r.finished); got != c.finished || r.resigned != c.resigned {
-				t.Errorf("finished %s, resigned %d times: %q", got, r.resigned, r.lines)
-			}
-			if left, _ := filepath.Glob(r.c.ExpiryFile + "*"); len(left) > 0 {
-				t.Errorf("left behind: %q", left)
-			}
-		})
-	}
-}
-
-// Who has given up runs nothing; who has begun cannot give up.
-func TestGiveUp(t *testing.T) {
-	t.Parallel()
-	ran := filepath.Join(t.TempDir(), "ran")
-	for _, change := range []func(*Config){func(c *Config) { c.Once = true }, func(c *Config) { c.Single = true }} {
-		r := newTrial(t, change, "touch", ran)
-		if !r.GiveUp() {
-			t.Error("nothing has begun, and yet it cannot be given up")
-		}
-		r.begin(t).ends(t)
-		if _, err := os.Stat(ran); err == nil || len(r.finished) > 0 {
-			t.Errorf("it ran: %v %q", err, r.finished)
-		}
-	}
-	r := newTrial(t, nil, "sleep", "600").begin(t)
-	r.until(t, "a start", func() bool { return slices.Contains(r.lines, "the command is started") })
-	if r.GiveUp() {
-		t.Error("given up what has begun")
-	}
-}
-
-// The command's environment, in which what an outer leaderelect has set is replaced;
-// and the file that follows the view.
+// The command's environment, in which what an outer leaderelect has set is replaced, and what is not for
+// it is missing.
 func TestEnvironment(t *testing.T) {
 	for _, name := range Told {
 		t.Setenv(name, "theirs")
 	}
 	t.Setenv("OTHER", "kept")
 	t.Setenv("MYSQL_PWD", "theirs, too")
-	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
-	if err != nil {
-		t.Fatal(err)
+	of := func(change func(*Config)) []string {
+		return newTrial(t, change, "unused").of(t.Context()).environment()
 	}
-	defer out.Close()
-	r := newTrial(t, func(c *Config) {
-		c.Stdout, c.Withheld, c.Shard, c.Shards = out, []string{"MYSQL_PWD"}, "orders", 3
+	env := of(func(c *Config) {
+		c.Withheld, c.Shard, c.Shards = []string{"MYSQL_PWD"}, "orders", 3
 		c.LeaseID = func(n leaderelection.ElectionNumber) string { return fmt.Sprintf("lease-%d", n) }
-	}, "sh", "-c", "env; echo complete; exec sleep 600").begin(t)
-	var text string
-	r.until(t, "its environment", func() bool {
-		data, _ := os.ReadFile(out.Name())
-		text = string(data)
-		return strings.Contains(text, "complete")
 	})
-	for _, want := range []string{"LEADERELECT_TOKEN=0", "LEADERELECT_LEADER_ID=me", "LEADERELECT_STORE=file:x", "LEADERELECT_EXPIRY_FILE=" + r.c.ExpiryFile, "LEADERELECT_LEASE_ID=lease-0", "LEADERELECT_SHARD=orders", "LEADERELECT_SHARDS=3", "OTHER=kept"} {
-		if strings.Count(text, want+"\n") != 1 {
-			t.Errorf("no one %s in\n%s", want, text)
+	for _, name := range Told {
+		if n := len(slices.DeleteFunc(slices.Clone(env), func(e string) bool { return !strings.HasPrefix(e, name+"=") })); n != 1 {
+			t.Errorf("%s is there %d times", name, n)
 		}
 	}
-	for line := range strings.SplitSeq(text, "\n") {
-		if name, _, _ := strings.Cut(line, "="); strings.HasPrefix(name, "LEADERELECT_") && !slices.Contains(Told, name) {
-			t.Errorf("Told lacks %s", name)
+	for _, want := range []string{"LEADERELECT_TOKEN=7", "LEADERELECT_LEADER_ID=me", "LEADERELECT_STORE=file:x", "LEADERELECT_LEASE_ID=lease-7", "LEADERELECT_SHARD=orders", "LEADERELECT_SHARDS=3", "OTHER=kept"} {
+		if !slices.Contains(env, want) {
+			t.Errorf("no %s in %q", want, env)
 		}
 	}
-	if strings.Contains(text, "theirs") {
+	// What there is nothing to say of is not in it, though an outer one has it.
+	env = append(env, of(func(c *Config) { c.Store, c.Withheld = "", []string{"MYSQL_PWD"} })...)
+	if text := strings.Join(env, "\n"); strings.Contains(text, "theirs") {
 		t.Errorf("of another leader:\n%s", text)
 	}
-
-	next := time.Now().Add(2 * time.Minute)
-	r.view.Set(next)
-	r.Extended(leaderelection.ViewExtended{})
-	want := fmt.Sprintf("%d\n%s\n", next.Unix(), next.UTC().Format(time.RFC3339Nano))
-	r.until(t, "the new end in the file", func() bool { now, _ := os.ReadFile(r.c.ExpiryFile); return string(now) == want })
 }
 
 // A reader of the expiry file finds a whole one at any time, and never an earlier
@@ -269,65 +204,6 @@ func TestExpiryFileIsWhole(t *testing.T) {
 			return
 		default:
 		}
-	}
-}
-
-// Leadership that ends by choice ends the command by the signal that was asked for;
-// a view that is over kills it.
-func TestEnds(t *testing.T) {
-	t.Parallel()
-	out := filepath.Join(t.TempDir(), "out")
-	script := `trap 'echo int >>"$0"; exit 6' INT; trap "" TERM; echo up >>"$0"; while :; do sleep 0.05; done`
-	up := func(r *trial, n int) {
-		r.until(t, "a start", func() bool { text, _ := os.ReadFile(out); return strings.Count(string(text), "up") == n })
-	}
-	r := newTrial(t, func(c *Config) { c.Once = true }, "sh", "-c", script, out).begin(t)
-	up(r, 1)
-	r.StopBy(syscall.SIGINT)
-	r.cancel(fmt.Errorf("%w by a test", ErrStopped))
-	r.ends(t)
-	if text, _ := os.ReadFile(out); string(text) != "up\nint\n" || fmt.Sprint(r.finished) != "[6 <nil>]" {
-		t.Errorf("%q, finished %q", text, r.finished)
-	}
-
-	r = newTrial(t, func(c *Config) { c.Once = true }, "sh", "-c", script, out).begin(t)
-	up(r, 2)
-	r.cancel(leaderelection.ErrOusted)
-	r.view.Set(time.Now().Add(-time.Second))
-	r.ends(t)
-	if got := fmt.Sprint(r.finished); !strings.HasPrefix(got, "[125 leadership ended before the command had") {
-		t.Errorf("finished %s", got)
-	}
-	if !slices.Contains(r.lines, "killing the command: the view is over") && !slices.Contains(r.lines, "asking the command to end") {
-		t.Errorf("%q", r.lines)
-	}
-}
-
-// While the view leaves no room for a command, none is started.
-func TestRoom(t *testing.T) {
-	t.Parallel()
-	ran := filepath.Join(t.TempDir(), "ran")
-	r := newTrial(t, nil, "sh", "-c", `echo up >>"$0"; exec sleep 600`, ran)
-	r.view.Set(time.Now().Add(r.c.Times.Grace + r.c.Times.Margin))
-	r.begin(t)
-	<-time.After(300 * time.Millisecond)
-	if _, err := os.Stat(ran); !errors.Is(err, os.ErrNotExist) {
-		t.Fatal("started when it was about to be ended")
-	}
-	r.view.Set(time.Now().Add(time.Minute))
-	r.Extended(leaderelection.ViewExtended{})
-	r.until(t, "a start", func() bool { _, err := os.Stat(ran); return err == nil })
-}
-
-// A command that ends well is started again, under each policy, however soon and often: that is no
-// failure.
-func TestEndsWellAgainAndAgain(t *testing.T) {
-	stores.Nightly(t, "real processes by the wall clock")
-	t.Parallel()
-	for _, policy := range []Policy{Restart, StepDown, Exit} {
-		r := newTrial(t, func(c *Config) { c.OnFailure, c.Delay = policy, time.Millisecond }, "true").begin(t)
-		r.until(t, "more starts than Attempts", func() bool { return len(r.pauses) > Attempts+1 })
-		r.until(t, string(policy), func() bool { return r.resigned == 0 && len(r.finished) == 0 && r.Healthy(t.Context()) == nil })
 	}
 }
 
@@ -382,71 +258,6 @@ func TestTempDirectoryGoes(t *testing.T) {
 	}
 }
 
-// A leader whose command fails again and again, soon after its start, lets another
-// lead, and stays out for the pause that it would have made. So it does at once if
-// the command fails in the next leadership, until one has run for a while.
-func TestQuickFailures(t *testing.T) {
-	stores.Nightly(t, "real processes by the wall clock")
-	t.Parallel()
-	ran := filepath.Join(t.TempDir(), "ran")
-	const delay = 200 * time.Millisecond
-	// It fails, but for the seventh time: that runs for a while before.
-	r := newTrial(t, func(c *Config) { c.Delay = delay }, "sh", "-c", `echo x >>"$0"; test $(grep -c x "$0") = 7 && sleep 2.5; exit 3`, ran)
-	attempts := func() int { text, _ := os.ReadFile(ran); return strings.Count(string(text), "x") }
-	lead := func(want int) {
-		t.Helper()
-		r.over = make(chan struct{})
-		r.begin(t).ends(t)
-		if got := attempts(); got != want {
-			t.Errorf("%d attempts, want %d", got, want)
-		}
-	}
-	lead(Attempts)
-	if r.resigned != 1 || !slices.Contains(r.lines, "stepping down, since the command failed: another candidate may be able to run it; this one stays out for a term, or for back_after if that is longer") {
-		t.Errorf("resigned %d times: %q", r.resigned, r.lines)
-	}
-	if want := []time.Duration{delay, 2 * delay, 4 * delay, 8 * delay}; !slices.Equal(r.pauses, want) {
-		t.Errorf("pauses %v, want %v", r.pauses, want)
-	}
-	if err := r.Healthy(t.Context()); !errors.Is(err, ErrStandingDown) || !strings.Contains(fmt.Sprint(err), "with code 3, 5 times in a row") {
-		t.Errorf("healthy: %v", err)
-	}
-	r.until(t, "health", func() bool { return r.Healthy(t.Context()) == nil })
-	lead(Attempts + 1)
-	if r.resigned != 2 || r.failed != Attempts+1 {
-		t.Errorf("resigned %d times, after %d failures", r.resigned, r.failed)
-	}
-	lead(Attempts + 1 + Attempts) // the first of these has run for a while
-	if r.resigned != 3 || r.failed != Attempts {
-		t.Errorf("resigned %d times, after %d failures", r.resigned, r.failed)
-	}
-}
-
-// A command that has to be killed when its time is over is said to have been, and
-// does not look like a good end.
-func TestDrainIsOver(t *testing.T) {
-	t.Parallel()
-	up := filepath.Join(t.TempDir(), "up")
-	r := newTrial(t, func(c *Config) { c.Drain = 100 * time.Millisecond }, "sh", "-c", `trap "" TERM; echo >"$0"; while :; do sleep 0.05; done`, up).begin(t)
-	r.until(t, "a start", func() bool { _, err := os.Stat(up); return err == nil })
-	r.cancel(fmt.Errorf("%w by a test", ErrStopped))
-	r.ends(t)
-	if fmt.Sprint(r.finished) != "[137 <nil>]" || !slices.Contains(r.lines, "the command, or what it had started, did not end in the time that it had, and was killed") {
-		t.Errorf("finished %q: %q", r.finished, r.lines)
-	}
-}
-
-// The store's URL is not in the environment if it is not to be, even if it is in
-// this program's.
-func TestEnvironmentWithoutStore(t *testing.T) {
-	t.Setenv("LEADERELECT_STORE", "redis://:password@host")
-	for _, e := range Environment(7, "me", "", nil) {
-		if strings.Contains(e, "password") || strings.HasPrefix(e, "LEADERELECT_STORE=") {
-			t.Errorf("%s", e)
-		}
-	}
-}
-
 // A job of which nothing was begun leaves the night to others; one that may have begun does not, unless it has not
 // succeeded, with HoldOnSuccess.
 func TestHoldIsDroppedForWhatWasNotBegun(t *testing.T) {
@@ -466,8 +277,7 @@ func TestHoldIsDroppedForWhatWasNotBegun(t *testing.T) {
 		"no program":              {nil, []string{garbage}, true},
 		"no expiry file":          {func(r *trial) { r.file = newExpiryFile("/no/such/dir/expiry") }, []string{"true"}, true},
 		"no time left":            {func(r *trial) { r.c.Times.Margin = 2 * time.Minute; r.view.Set(time.Now()) }, []string{"true"}, true},
-		"given up when elected":   {func(r *trial) { r.GiveUp() }, []string{"true"}, true},
-		"begun by an earlier one": {func(r *trial) { r.claimed.Store(true); r.begun.Store(true) }, []string{"true"}, false},
+		"begun by an earlier one": {func(r *trial) { r.begun = true; r.file = newExpiryFile("/no/such/dir/expiry") }, []string{"true"}, false},
 		"too long an argument":    {nil, []string{"true", strings.Repeat("x", 1<<22)}, true},
 		"it has succeeded":        {onSuccess, []string{"true"}, false},
 		"it has not succeeded":    {onSuccess, []string{"sh", "-c", "exit 3"}, true},

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -80,13 +79,12 @@ type View interface {
 
 // Runner runs the command of one candidate. Elected is its OnElected.
 type Runner struct {
-	c       Config
-	nudge   chan struct{}
-	claimed atomic.Bool // by the first leadership, or by GiveUp
-	begun   atomic.Bool // a command may have run
-	well    bool        // it has ended by itself, with code 0; of the one leadership of Once
-	aside   Aside
-	file    *expiryFile
+	c     Config
+	nudge chan struct{}
+	begun bool // a command may have run
+	well  bool // it has ended by itself, with code 0; of the one leadership of Once
+	aside Aside
+	file  *expiryFile
 
 	mu   sync.Mutex
 	p    *proc.Process // the one that runs
@@ -192,17 +190,8 @@ func (r *Runner) Kill() {
 	}
 }
 
-// GiveUp says that no leadership may begin any more, and whether that was in time:
-// false if one has.
-func (r *Runner) GiveUp() bool { return r.claimed.CompareAndSwap(false, true) }
-
-var (
-	// ErrNotElected is why a command that was to run once did not.
-	ErrNotElected = errors.New("not elected in time")
-	// ErrStopped is wrapped by the cause of a campaign's end if somebody
-	// asked this program to end.
-	ErrStopped = errors.New("asked to end")
-)
+// ErrStopped is wrapped by the cause of a campaign's end if somebody asked this program to end.
+var ErrStopped = errors.New("asked to end")
 
 // Times are the moments at which a command is asked to end, and killed, as spans
 // before the end of a view.

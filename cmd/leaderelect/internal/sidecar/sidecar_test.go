@@ -290,26 +290,6 @@ func TestLeaderOnlyWhileLeading(t *testing.T) {
 	probes("stopped", s.URL, map[string]int{"/standby": 503, "/livez": 503})
 }
 
-// The metrics are leprom's, and the process's own.
-func TestMetrics(t *testing.T) {
-	metrics := sidecar.NewMetrics()
-	s := serve(t, nil, func(c *sidecar.Config) { c.Metrics = metrics.Handler() })
-	if _, err := metrics.Candidate(sidecar.ElectionName("memory://x/y"), leaderelection.Config{LeaderID: "me"}); err != nil {
-		t.Fatal(err)
-	}
-	r, err := http.Get(s.URL + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	text, _ := io.ReadAll(r.Body)
-	for _, want := range []string{`leaderelection_is_leader{leaderelection_candidate="me",leaderelection_election="memory://x/y"} 0`, "go_goroutines", `leaderelection_cause="expired"`} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("no %s in\n%s", want, text)
-		}
-	}
-}
-
 func TestElectionName(t *testing.T) {
 	for raw, want := range map[string]string{
 		"s3://bucket/app?region=eu-central-1&endpoint=http://10.0.0.1": "s3://bucket/app",
