@@ -187,6 +187,11 @@ func TestLeaseRule2View(t *testing.T) {
 			p.look(at(2))
 			p.endedBy(ErrExpired)
 		},
+		"and is not extended, even if nobody has looked": func(t *testing.T) {
+			p, _ := elected(t)
+			p.due(at(tT-tS), leads, OpAcquire)
+			p.endedBy(ErrExpired)
+		},
 		"an answer that is too late begins none": func(t *testing.T) {
 			p := newPlay(t)
 			p.reads(vacant(3), at(0))
@@ -809,7 +814,7 @@ func TestLeaseRule9Leave(t *testing.T) {
 		"a request stays on record until it is granted": func(t *testing.T) {
 			p, won := elected(t)
 			p.reads(asked(won, "c"), at(1))
-			if r := p.begins(at(tT/2), leads, OpExtend); r.Successor != "c" {
+			if r := p.begins(at(tT/2), leads, OpExtend); r.Successor != "c" || r.Extension != 2 {
 				t.Errorf("%+v", r)
 			}
 		},
