@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/serviceconfig"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/internal/log/warnings"
 	"github.com/c8e606e4/leaderelection/internal/route"
 )
@@ -106,11 +107,12 @@ type following struct {
 	done   chan struct{}
 }
 
-// ResolveNow implements resolver.Resolver. The watch goes on in any case.
-func (r *following) ResolveNow(resolver.ResolveNowOptions) {}
+// ResolveNow implements resolver.Resolver. gRPC calls it whenever a connection breaks: then the record is read besides
+// the watch, for all channels of the Builder at once. ResolveNow does not wait for that.
+func (r *following) ResolveNow(resolver.ResolveNowOptions) { r.watcher.readNow() }
 
 // Close implements resolver.Resolver. When it returns, nothing of the resolver runs any more,
-// except for a store call that does not respect its ctx.
+// except for a store call whose ctx has ended.
 func (r *following) Close() {
 	r.cancel()
 	<-r.done
@@ -268,8 +270,11 @@ type watcher struct {
 
 	mu     sync.Mutex
 	run    *route.Follower // nil while there is no channel
+	ctx    context.Context // of run
 	cancel context.CancelFunc
 	users  map[*following]struct{}
+	due    bool      // a read besides the watch is
+	read   time.Time // when the last one began
 }
 
 // join begins the watch, if r is its first channel.
@@ -283,7 +288,7 @@ func (w *watcher) join(r *following) (*route.Follower, error) {
 			cancel()
 			return nil, err
 		}
-		w.run, w.cancel = run, cancel
+		w.run, w.ctx, w.cancel = run, ctx, cancel
 	} else if err := w.run.Failure(); err != nil {
 		r.noteFailure(err)
 	}
@@ -291,8 +296,8 @@ func (w *watcher) join(r *following) (*route.Follower, error) {
 	return w.run, nil
 }
 
-// leave ends the watch if r was its last channel. Then nothing of the watch runs any more, except
-// for a store call that does not respect its ctx.
+// leave ends the watch if r was its last channel. Then nothing of it runs any more, except
+// for a store call whose ctx has ended.
 func (w *watcher) leave(r *following) {
 	w.mu.Lock()
 	delete(w.users, r)
@@ -305,6 +310,34 @@ func (w *watcher) leave(r *following) {
 	w.mu.Unlock()
 	cancel()
 	<-run.Done()
+}
+
+// readInterval is the shortest time between two reads besides the watch, readTimeout how long one may take.
+const readInterval, readTimeout = time.Second, 5 * time.Second
+
+// readNow reads the record besides the watch, as soon as readInterval allows.
+func (w *watcher) readNow() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.run == nil || w.due {
+		return
+	}
+	w.due = true
+	run, ctx, pause := w.run, w.ctx, time.Until(w.read.Add(readInterval))
+	go func() {
+		slept := clocks.System().SleepFor(ctx, pause)
+		w.mu.Lock()
+		w.due, w.read = false, time.Now()
+		w.mu.Unlock()
+		if !slept {
+			return
+		}
+		ctx, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		if e, err := w.config.Decider.ReadCurrent(ctx); err == nil && e != nil && ctx.Err() == nil {
+			run.News(*e)
+		}
+	}()
 }
 
 // failed reports a failed read to all channels.

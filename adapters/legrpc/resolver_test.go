@@ -341,3 +341,32 @@ func TestWrongWatchConfig(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A connection that breaks is a reason to read, for all channels at once, and not more than once a second.
+func TestResolveNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		mine, reads := counted(d)
+		cc, r := build(t, legrpc.NewBuilder(le.WatchConfig{Decider: mine.Polled(), MaxClockSkew: S, PollInterval: time.Hour}, nil))
+		synctest.Wait()
+		before := reads.Load()
+		d.Replace(record(1, "a", "10.0.0.1:1"))
+		for range 100 {
+			r.ResolveNow(resolver.ResolveNowOptions{})
+		}
+		expect(t, cc, "10.0.0.1:1", 1)
+		d.Replace(record(2, "b", "10.0.0.2:1"))
+		for range 100 {
+			r.ResolveNow(resolver.ResolveNowOptions{})
+		}
+		time.Sleep(time.Second - time.Millisecond)
+		expect(t, cc, "10.0.0.1:1", 1)
+		time.Sleep(time.Millisecond)
+		expect(t, cc, "10.0.0.2:1", 2)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if n := reads.Load() - before; n != 2 {
+			t.Errorf("200 calls of ResolveNow made %d reads, want 2", n)
+		}
+	})
+}
