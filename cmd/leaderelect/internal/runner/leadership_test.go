@@ -242,22 +242,6 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A temp directory that is gone when the leadership begins is a failure like others; when
-// it is there again, the command runs.
-func TestTempDirectoryGoes(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "tmp")
-	t.Setenv("TMPDIR", dir)
-	r := newTrial(t, func(c *Config) { c.ExpiryFile = "" }, "sh", "-c", `test -s "$LEADERELECT_EXPIRY_FILE" && exec sleep 600`).begin(t)
-	r.until(t, "a failure", func() bool { return slices.Contains(r.lines, "the command did not run") })
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	r.until(t, "a start", func() bool { return slices.Contains(r.lines, "the command is started") })
-	if slices.Contains(r.lines, "the command has ended") {
-		t.Errorf("%q", r.lines)
-	}
-}
-
 // A job of which nothing was begun leaves the night to others; one that may have begun does not, unless it has not
 // succeeded, with HoldOnSuccess.
 func TestHoldIsDroppedForWhatWasNotBegun(t *testing.T) {

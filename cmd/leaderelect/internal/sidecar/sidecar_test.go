@@ -142,36 +142,6 @@ func TestElectionAndLongPoll(t *testing.T) {
 	}
 }
 
-// Of an unsynchronized election a sidecar knows no more than that the record is
-// held, until it has seen it change, or not change for a term.
-func TestUnsynchronized(t *testing.T) {
-	s := serve(t, nil)
-	e := led("a", 1, 7, -time.Hour)
-	e.Unsynchronized, e.TermLength = true, 300*time.Millisecond
-	var now state.State
-	s.hub.Record(e)
-	if get(t, s.URL+"/election", &now); now.State != state.Unknown || now.LeaderID != "a" || !now.TermExpiry.IsZero() {
-		t.Errorf("at first: %+v", now)
-	}
-	e.Extension++
-	s.hub.Record(e)
-	if get(t, s.URL+"/election?wait=10s", &now); now.State != state.Led || now.Left <= 0 || now.Left > 0.3 {
-		t.Errorf("when it was seen to change: %+v", now)
-	}
-	_, last, changed := s.hub.After(0)
-	select {
-	case <-changed:
-	case <-time.After(30 * time.Second):
-		t.Fatal("no lapse")
-	}
-	if news, _, _ := s.hub.After(last); len(news) != 1 || news[0].Event.Event != state.Lapse || s.hub.Now().State != state.Lapsed {
-		t.Errorf("a term later: %+v, %+v", news, s.hub.Now())
-	}
-	if r := s.hub.Leaderships(); len(r) != 1 || time.Since(r[0].From) > time.Minute {
-		t.Errorf("when it began is not known, but when it was seen: %+v", r)
-	}
-}
-
 // next is the next event of a stream, and its data.
 func next(t *testing.T, lines *bufio.Scanner) (id, event string, s state.State) {
 	t.Helper()

@@ -14,7 +14,6 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
-	"github.com/c8e606e4/leaderelection/shard"
 )
 
 // Each form of a URL names a group's records by the part that is the election's, and
@@ -218,57 +217,6 @@ func TestGroupFailures(t *testing.T) {
 		o.fail = nil
 		if _, err := d.ReadCurrent(t.Context()); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-// A group of ten members runs on it, and keeps open what it uses: a member its seat, the
-// assignment and the coordinator's record, and the coordinator all seats.
-func TestGroupOfMembers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it goes by the wall clock")
-	}
-	synctest.Test(t, func(t *testing.T) {
-		const members = 10
-		var stores []*opened
-		var joined []*shard.Member
-		all := &records{}
-		for i := range members {
-			o := &opened{records: all, open: map[string]int{}}
-			stores = append(stores, o)
-			g, err := openGroup(t.Context(), "etcd://host/orders", "coordinator", time.Second, o.opener)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer g.Close()
-			m, err := shard.Config{Store: g.Store, MemberID: fmt.Sprint("m", i), Shards: shard.Numbered(40), ClockPolicy: leaderelection.SharedClock,
-				OnOwned: func(ctx context.Context, _ *shard.Owned) error { <-ctx.Done(); return nil }}.Start(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			joined = append(joined, m)
-			synctest.Wait()
-			time.Sleep(time.Second)
-		}
-		time.Sleep(5 * time.Minute)
-		most := 0
-		for i, o := range stores {
-			if n := len(joined[i].Owned()); n != 4 {
-				t.Errorf("m%d owns %d shards, want 4", i, n)
-			}
-			if n := o.now(); n > 3 {
-				if most++; n > members+4 {
-					t.Errorf("m%d has %d connections", i, n)
-				}
-			}
-		}
-		if most > 1 {
-			t.Errorf("%d members have more than 3 connections, want the coordinator alone", most)
-		}
-		for _, m := range joined {
-			if err := m.Leave(t.Context()); err != nil {
-				t.Error(err)
-			}
 		}
 	})
 }
