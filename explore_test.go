@@ -343,7 +343,7 @@ func TestCanonical(t *testing.T) {
 
 type after struct {
 	does
-	fault string
+	fault bool
 }
 
 // follow returns what may follow from a world, by key. Steps that lead nowhere do not count.
@@ -357,7 +357,7 @@ func (s *scope) follow(w *world) map[string]after {
 		}
 		b := k.key(n)
 		if fault := n.judge(); fault != nil || !bytes.Equal(b, self) {
-			all[string(b)] = after{d, fmt.Sprint(fault)}
+			all[string(b)] = after{d, fault != nil}
 		}
 	})
 	return all

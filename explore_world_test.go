@@ -483,7 +483,7 @@ func (w *world) do(d does) bool {
 		c := &h.calls[arg]
 		c.lost = true
 		h.l.open(nil)
-		if c.done && !w.late {
+		if c.done && !(c.ok && w.late) {
 			h.calls = slices.Delete(h.calls, arg, arg+1)
 		}
 	case doDrop:
