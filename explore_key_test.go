@@ -392,10 +392,8 @@ func (k *keyer) host(i int) {
 	}
 }
 
-// over reports whether the store has executed a call, or can only refuse it: a version never comes again.
-func (k *keyer) over(c *apiCall) bool {
-	return c.done || c.kind != OpRead && c.over != k.store && !k.same && k.pushes < 3
-}
+// over reports whether the store has executed a call, or can only refuse it.
+func (k *keyer) over(c *apiCall) bool { return c.done || k.doomed(c) }
 
 // call adds a call of host i.
 func (k *keyer) call(i int, c *apiCall) {

@@ -54,6 +54,7 @@ type scope struct {
 	wrong     []int8 // to one of these
 	storeOffs []int8 // the same of the store's clock
 
+	full   bool   // all orders of steps: see urgent
 	begin  []does // what has happened before
 	strict bool   // what nobody could see is no excuse
 	finds  string // a fault that is unavoidable here, or known: an exploration must find it
@@ -274,9 +275,39 @@ func (w *world) live(i int) bool {
 	return d != nil && d.view.live(w.at(i))
 }
 
+// doomed reports whether the store can only refuse call c, or has: a version never comes again.
+func (w *world) doomed(c *apiCall) bool {
+	return c.kind != OpRead && !c.ok && (c.done || c.over != w.store && !w.same && w.pushes < 3)
+}
+
+// urgent are the steps that are taken at once, before all others. That a write is refused tells its host nothing but that, at any time.
+// So a history in which it is told later has the same end as one in which it is told now, and its host then does nothing for a while.
+func (w *world) urgent(y func(what int8, who, arg int)) (is bool) {
+	for i, h := range w.hosts {
+		for k := range h.calls {
+			switch c := &h.calls[k]; {
+			case w.full || w.current || h.asleep || !w.doomed(c):
+				continue
+			case c.lost:
+				y(doDrop, i, k)
+			case w.backs > 0 || w.stale: // else it says nothing what was refused
+				y(doGiveUp, i, k)
+				fallthrough
+			default:
+				y(doAnswer, i, k)
+			}
+			is = true
+		}
+	}
+	return is
+}
+
 // possible calls yield for each step that may be possible.
 func (w *world) possible(yield func(does)) {
 	y := func(what int8, who, arg int) { yield(does{what, int8(who), int8(arg)}) }
+	if w.urgent(y) {
+		return
+	}
 	y(doTick, 0, 0)
 	for i, h := range w.hosts {
 		if h.asleep {
@@ -310,7 +341,8 @@ func (w *world) possible(yield func(does)) {
 				if c.ok && w.retries {
 					y(doRefuse, i, k)
 				}
-				if lost < w.scope.lost {
+				// That a call is given up tells its host nothing but that, at any time: it may as well be given up at once.
+				if lost < w.scope.lost && (w.full || !c.done && c.begun.mono == w.at(i).mono) {
 					y(doGiveUp, i, k)
 				}
 			}
