@@ -211,7 +211,7 @@ func (k *keyer) claim(i int, c claim) {
 	}
 	limit := k.longWait() + k.oldest
 	seen := c.seen - k.at(i).mono
-	if !kept(c.of) || k.overForGood(i, c.of) || k.byWall(i, c) {
+	if !kept(c.of) && !k.stamps && !k.bounds || k.overForGood(i, c.of) || k.byWall(i, c) {
 		seen = -limit
 	}
 	k.time(seen, limit)
@@ -350,7 +350,11 @@ func (k *keyer) host(i int) {
 	k.int(int64(l.longest))
 	k.time(l.quiet-at.mono, k.oldest)
 	if k.policy.hold > 0 {
-		k.time(l.held-at.mono, k.longWait())
+		held := l.held
+		if l.lead != nil && !leads { // the next look will see it end
+			held = l.lead.held
+		}
+		k.time(held-at.mono, k.longWait())
 	}
 	k.claim(i, l.newest)
 	k.claim(i, l.base)

@@ -57,6 +57,7 @@ var scopes = []scope{
 	{name: "two-measured", hosts: 2, policy: byLength, offs: []int8{0}, suspends: true},
 	{name: "two-slips", hosts: 2, policy: byLength, offs: []int8{0}, slips: true},
 	{name: "two-mixed", hosts: 2, policy: byClocks, mixed: true, wrong: []int8{-6}, offs: apart},
+	{name: "two-holds", hosts: 2, policy: policy{term: 3 * tick, skew: tick, checked: true, hold: 4 * tick}, offs: apart, leaves: true, nowork: true},
 	{name: "two-observer", hosts: 3, observer: true, policy: byClocks, offs: apart},
 	{name: "three", hosts: 3, policy: byClocks, offs: apart},
 
@@ -80,6 +81,7 @@ var scopes = []scope{
 	{name: "back-emptied", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, empties: true, polls: true, keep: 1, begin: led[:4]},
 	{name: "wrong-stamped", hosts: 2, policy: byClocks, offs: []int8{0}, jumps: 2, wrong: []int8{-6, 6, 0}, stamps: true},
 	{name: "wrong-led", hosts: 2, policy: byClocks, offs: []int8{0}, jumps: 2, wrong: []int8{-6, 6, 0}, stamps: true, polls: true, begin: led},
+	{name: "wrong-bounded", hosts: 2, policy: byClocks, offs: []int8{0}, jumps: 2, wrong: []int8{-6, 6, 0}, bounds: true},
 	{name: "store-clock", hosts: 2, policy: byClocks, offs: []int8{0}, jumps: 1, storeOffs: []int8{-6, 6}, stamps: true},
 
 	{name: "back-blind", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 2, begin: led[:4], strict: true, finds: "two views"},

@@ -44,7 +44,7 @@ type scope struct {
 	clones   int8 // the first two hosts are clones, and draw so many equal ids
 	slips    bool // a monotonic clock gains a tick in a term and drift
 	stamps   bool // the store tells its time
-	bounds   bool // a clock may know its own bound
+	bounds   bool // a clock that goes wrong knows its own bound at once
 
 	// One broken condition at a time.
 	backs     int8   // how often the store is set back
@@ -153,11 +153,10 @@ const (
 	doEmpty
 	doJump
 	doStoreJump
-	doBound
 )
 
 var stepNames = []string{"Tick", "Issue", "Poll", "Execute", "Stale", "Answer", "Refuse", "GiveUp", "Drop", "Push", "Look", "Set", "Suspend", "Resume", "Slip", "Crash",
-	"Prove", "Leave", "Return", "WorkEnds", "Drain", "Ask", "SetBack", "Empty", "Jump", "StoreJump", "Bound"}
+	"Prove", "Leave", "Return", "WorkEnds", "Drain", "Ask", "SetBack", "Empty", "Jump", "StoreJump"}
 
 // does is a step: what happens, at which host, and an argument.
 type does struct{ what, who, arg int8 }
@@ -443,9 +442,6 @@ func (w *world) local(i int, y func(what int8, arg int)) {
 			}
 		}
 	}
-	if w.bounds {
-		y(doBound, 0)
-	}
 }
 
 // do makes a step. It reports whether anything may have changed.
@@ -528,7 +524,9 @@ func (w *world) do(d does) bool {
 		h.off = d.arg
 	case doJump:
 		w.jumpsLeft--
-		h.off = d.arg
+		if h.off = d.arg; w.bounds {
+			w.bound(i)
+		}
 	case doSuspend:
 		h.asleep = true
 	case doResume:
@@ -557,19 +555,19 @@ func (w *world) do(d does) bool {
 			h.leaves = h.leaves || h.l.lead.asked != "" // it stays out for a while
 			h.l.leave(ErrResigned)
 		}
-	case doBound: // it knows a bound just when the clock is wrong
-		var bound time.Duration
-		if off := ticks(h.off).Abs(); off > h.l.skew {
-			bound = off
-		}
-		if bound == h.l.witness.bound {
-			return false
-		}
-		h.l.look(w.at(i))
-		h.l.bounded(bound)
 	}
 	w.note(i, before)
 	return true
+}
+
+// bound tells host i of its clock's own bound. It knows one just when the clock is wrong.
+func (w *world) bound(i int) {
+	h, bound := w.hosts[i], time.Duration(0)
+	if off := ticks(h.off).Abs(); off > h.l.skew {
+		bound = off
+	}
+	h.l.look(w.at(i))
+	h.l.bounded(bound)
 }
 
 // told is what a feed tells: see local.
@@ -884,6 +882,16 @@ func (w *world) lives() error {
 	n := *w
 	n.own, n.hosts = 0, slices.Clone(w.hosts)
 	w = &n
+	for i, h := range w.hosts {
+		if !h.leaves || h.work || h.asleep || w.observes(i) || h.l.quiet > w.at(i).mono || w.leads(i) || w.backsLeft < w.backs {
+			continue
+		}
+		for w.works(i) {
+		}
+		if !w.store.Vacant() && w.store.Token.(*stored).by == h.process {
+			return fmt.Errorf("%s has left, and still holds the record", hostNames[i])
+		}
+	}
 	for i := range w.hosts {
 		h := w.host(i)
 		h.asleep, h.work, h.leaves = false, false, w.observes(i)
@@ -896,15 +904,7 @@ func (w *world) lives() error {
 		for busy := true; busy; {
 			busy = false
 			for i := range w.hosts {
-				for k := len(w.hosts[i].calls) - 1; k >= 0; k-- {
-					if !w.hosts[i].calls[k].done {
-						w.do(does{doExecute, int8(i), int8(k)})
-					}
-				}
-				for len(w.hosts[i].calls) > 0 {
-					w.do(does{doAnswer, int8(i), 0})
-				}
-				busy = w.do(does{doIssue, int8(i), 0}) || busy
+				busy = w.works(i) || busy
 				w.hosts[i].work = false
 				if w.live(i) {
 					return nil
@@ -914,6 +914,19 @@ func (w *world) lives() error {
 		w.do(does{doTick, 0, 0})
 	}
 	return fmt.Errorf("nobody leads %v after the last fault", within)
+}
+
+// works has all calls of host i executed and answered, and the next one made. It reports whether there is one.
+func (w *world) works(i int) bool {
+	for k := len(w.hosts[i].calls) - 1; k >= 0; k-- {
+		if !w.hosts[i].calls[k].done {
+			w.do(does{doExecute, int8(i), int8(k)})
+		}
+	}
+	for len(w.hosts[i].calls) > 0 {
+		w.do(does{doAnswer, int8(i), 0})
+	}
+	return w.do(does{doIssue, int8(i), 0})
 }
 
 // describe says what a record is.
