@@ -16,7 +16,7 @@ import (
 //   - numbers keep their order, and their distances up to gap; so do extensions of one number;
 //   - random ids and versions are named by order of appearance;
 //   - what only one host still knows is named for that host alone: see key;
-//   - hosts that are alike but for their names change places: see symmetric.
+//   - hosts that are alike but for their names change places.
 
 // gap is up to where the distance of two numbers counts. A write that is accepted by a store that keeps what it was given is numbered one
 // above the record, which is the greatest of all that was ever told. So only the order counts. Else a number may meet one that is lost.
@@ -115,6 +115,13 @@ func (k *keyer) order(r *RaceEntry) {
 	k.items = append(k.items, item{number, uint64(r.ElectionNumber)}, item{extension, r.Extension})
 }
 
+// name adds what tells a write from all others.
+func (k *keyer) name(r *RaceEntry) {
+	k.order(r)
+	k.id(r.WriteID)
+	k.id(r.Incarnation)
+}
+
 func (k *keyer) number(n ElectionNumber) { k.items = append(k.items, item{number, uint64(n)}) }
 
 func (k *keyer) id(s string) {
@@ -175,9 +182,7 @@ func (k *keyer) record(i int, r *RaceEntry) {
 	}
 	k.records = append(k.records, r)
 	k.int(int64(len(k.records)))
-	k.order(r)
-	k.id(r.Incarnation)
-	k.id(r.WriteID)
+	k.name(r)
 	k.bits(r.Vacant(), r.Emptied, r.Unsynchronized, r.Successor != "", r.Successor == AnySuccessor,
 		k.lives && slices.Contains(k.lost[0], r), k.lives && slices.Contains(k.lost[1], r))
 	if r.Successor != "" && r.Successor != AnySuccessor {
@@ -210,8 +215,10 @@ func (k *keyer) claim(i int, c claim) {
 		return
 	}
 	limit := k.longWait() + k.oldest
-	seen := c.seen - k.at(i).mono
-	if !kept(c.of) && !k.stamps && !k.bounds || k.overForGood(i, c.of) || k.byWall(i, c) {
+	e, at := k.hosts[i].l.claims.end(c), k.at(i)
+	seen := c.seen - at.mono
+	byWall := k.steady() && !e.wall.IsZero() && e.mono != 0 && e.mono-at.mono >= e.wall.Sub(at.wall) // the other part never comes first
+	if !kept(c.of) && !k.stamps && !k.bounds || k.overForGood(i, c.of) || byWall {
 		seen = -limit
 	}
 	k.time(seen, limit)
@@ -220,12 +227,6 @@ func (k *keyer) claim(i int, c claim) {
 // steady reports whether both clocks of each host run alike, and are what its rules go by.
 func (s *scope) steady() bool {
 	return !s.sets && s.jumps == 0 && !s.suspends && !s.slips && !s.policy.measured && !s.mixed && !s.stamps && !s.bounds && s.clones == 0
-}
-
-// byWall reports whether a claim will be over by host i's wall clock no later than by its monotonic clock.
-func (k *keyer) byWall(i int, c claim) bool {
-	e, at := k.hosts[i].l.claims.end(c), k.at(i)
-	return k.steady() && !e.wall.IsZero() && e.mono != 0 && e.mono-at.mono >= e.wall.Sub(at.wall)
 }
 
 // overForGood reports whether host i's wall clock shows that a claim of r is over, and will show it at all looks that count.
@@ -261,9 +262,7 @@ func (k *keyer) sign(n int8) {
 
 // written adds what a write has written. Whatever compares it compares it with a record.
 func (k *keyer) written(i int, r *RaceEntry) {
-	k.order(r)
-	k.id(r.WriteID)
-	k.id(r.Incarnation)
+	k.name(r)
 	k.wall(r.TermExpiry, k.floor())
 	k.bits(r.Unsynchronized, k.lives && k.gone(0, r.WriteID), k.lives && k.gone(1, r.WriteID))
 	k.sign(k.hosts[i].signedBy(r.Incarnation))
@@ -276,7 +275,7 @@ func (k *keyer) shows(w *write) bool {
 	}
 	for _, h := range k.hosts {
 		for j := range h.calls {
-			if c := &h.calls[j]; c.put != nil && !k.over(c) && w.led(c.put) {
+			if c := &h.calls[j]; c.put != nil && !c.done && !k.doomed(c) && w.led(c.put) {
 				return true
 			}
 		}
@@ -299,11 +298,11 @@ func (k *keyer) write(i, n int) {
 	if k.stale || k.reads > 0 || k.backs > 0 || k.current || k.clones > 0 {
 		again = k.records
 	}
-	counts := w.of.Extension > greatest(w.of.ElectionNumber, l.newest.of, l.base.of) &&
-		(l.lead != nil && l.lead.number == w.of.ElectionNumber || slices.ContainsFunc(append(slices.Clip(again), l.newest.of, l.base.of), func(r *RaceEntry) bool { return r != nil && r.ElectionNumber == w.of.ElectionNumber })) &&
-		!slices.ContainsFunc(l.writes[n+1:], func(o write) bool {
-			return o.of.ElectionNumber == w.of.ElectionNumber && o.of.Extension > w.of.Extension
-		})
+	now := []*RaceEntry{l.newest.of, l.base.of}
+	same := func(r *RaceEntry) bool { return r != nil && r.ElectionNumber == w.of.ElectionNumber }
+	counts := w.of.Extension > 0 && !slices.ContainsFunc(now, func(r *RaceEntry) bool { return same(r) && r.Extension >= w.of.Extension }) &&
+		(l.lead != nil && l.lead.number == w.of.ElectionNumber || slices.ContainsFunc(slices.Concat(again, now), same)) &&
+		!slices.ContainsFunc(l.writes[n+1:], func(o write) bool { return same(o.of) && o.of.Extension > w.of.Extension })
 	if !shown && !holds && !counts {
 		return
 	}
@@ -324,16 +323,6 @@ func (k *keyer) write(i, n int) {
 	if !w.done {
 		k.view(i, &w.view)
 	}
-}
-
-// greatest returns the greatest extension of that number.
-func greatest(n ElectionNumber, all ...*RaceEntry) (e uint64) {
-	for _, r := range all {
-		if r != nil && r.ElectionNumber == n {
-			e = max(e, r.Extension)
-		}
-	}
-	return e
 }
 
 // host adds what host i knows.
@@ -396,21 +385,16 @@ func (k *keyer) host(i int) {
 	}
 }
 
-// over reports whether the store has executed a call, or can only refuse it.
-func (k *keyer) over(c *apiCall) bool { return c.done || k.doomed(c) }
-
 // call adds a call of host i.
 func (k *keyer) call(i int, c *apiCall) {
-	done := k.over(c)
+	done := c.done || k.doomed(c)
 	k.bits(c.kind == OpRead, c.kind == OpRelease, c.lost, done, c.ok, c.done)
 	if c.ok || k.current && c.done {
 		k.record(-1, c.got)
 	}
 	if c.put != nil && !done {
 		k.int(int64(slices.Index(k.records, c.over)))
-		k.order(c.put)
-		k.id(c.put.Incarnation)
-		k.id(c.put.WriteID)
+		k.name(c.put)
 		k.wall(c.put.TermExpiry, k.floor())
 		k.bits(c.put.Unsynchronized, c.put.Successor != "", c.kind == OpAcquire && c.over == k.store && k.used(c.put.ElectionNumber))
 		k.int(int64(c.put.Hold))
@@ -464,7 +448,7 @@ func (k *keyer) key(w *world) []byte {
 		}
 	}
 	k.lives = k.lostLives() || w.backsLeft > 0
-	if !w.symmetric() {
+	if w.observer || w.mixed || w.asks > 0 || w.clones > 0 || len(w.wrong) > 0 { // a step, rule or judge tells hosts apart by their names
 		k.add()
 		return k.out
 	}
@@ -489,19 +473,11 @@ func (k *keyer) permute(from int) {
 	}
 }
 
-// symmetric reports whether no step, rule or judge tells the hosts apart by their names.
-func (s *scope) symmetric() bool {
-	return !s.observer && !s.mixed && s.asks == 0 && s.clones == 0 && len(s.wrong) == 0
-}
-
 // looks is a part of what tells hosts apart, so that few orders are compared.
 func (w *world) looks(i int) int {
-	h := w.hosts[i]
-	n := int(h.off)<<8 | len(h.calls)<<5
-	for j, is := range []bool{h.l.lead != nil && w.leads(i), h.l.base.of == w.store, h.l.unsure, h.leaves, h.asleep} {
-		if is {
-			n |= 1 << j
-		}
+	n := int(w.hosts[i].off)<<4 | len(w.hosts[i].calls)<<1
+	if w.leads(i) {
+		n++
 	}
 	return n
 }
@@ -527,9 +503,7 @@ func (k *keyer) add() {
 			k.call(i, &h.calls[j])
 		}
 		if w.leads(i) { // see lapsed
-			k.order(h.l.lead.confirmed.of)
-			k.id(h.l.lead.confirmed.of.WriteID)
-			k.id(h.l.lead.confirmed.of.Incarnation)
+			k.name(h.l.lead.confirmed.of)
 		}
 	}
 	k.shared, k.reach, k.known = len(k.items), len(k.records), len(k.ids)

@@ -525,7 +525,8 @@ func (w *world) do(d does) bool {
 	case doJump:
 		w.jumpsLeft--
 		if h.off = d.arg; w.bounds {
-			w.bound(i)
+			h.l.look(w.at(i))
+			h.l.bounded(ticks(d.arg).Abs())
 		}
 	case doSuspend:
 		h.asleep = true
@@ -558,16 +559,6 @@ func (w *world) do(d does) bool {
 	}
 	w.note(i, before)
 	return true
-}
-
-// bound tells host i of its clock's own bound. It knows one just when the clock is wrong.
-func (w *world) bound(i int) {
-	h, bound := w.hosts[i], time.Duration(0)
-	if off := ticks(h.off).Abs(); off > h.l.skew {
-		bound = off
-	}
-	h.l.look(w.at(i))
-	h.l.bounded(bound)
 }
 
 // told is what a feed tells: see local.
