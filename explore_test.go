@@ -51,6 +51,7 @@ var scopes = []scope{
 	{name: "two-asks", hosts: 2, policy: byClocks, offs: apart, leaves: true, asks: 1},
 	{name: "two-suspends", hosts: 2, policy: byClocks, offs: apart, suspends: true},
 	{name: "two-crashes", hosts: 2, policy: byClocks, offs: apart, crashes: 1, proofs: true, lost: 1},
+	{name: "two-died", hosts: 2, policy: byClocks, offs: []int8{0}, crashes: 1, proofs: true, begin: append(slices.Clip(led), does{doCrash, 0, 0}, does{doProve, 1, 0})},
 	{name: "two-clones", hosts: 2, policy: byClocks, offs: apart, clones: 4},
 	{name: "two-stamps", hosts: 2, policy: byClocks, offs: apart, stamps: true},
 	{name: "two-measured", hosts: 2, policy: byLength, offs: []int8{0}, suspends: true},
@@ -91,7 +92,7 @@ var scopes = []scope{
 // ended are the scopes that are explored to their end in each run, the first ones also under -short.
 var (
 	small = []string{"small", "back-blind", "wrong"}
-	ended = append(slices.Clip(small), "two", "two-polls", "measured-set")
+	ended = append(slices.Clip(small), "two", "two-polls", "two-died", "measured-set")
 )
 
 func find(name string) *scope {
