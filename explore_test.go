@@ -353,6 +353,9 @@ func (s *scope) follow(w *world) map[string]after {
 // What is left out of the orders of steps, and of the names of worlds, leaves out nothing that the judge sees: all that a full exploration
 // of small scopes comes to, the reduced one comes to as well.
 func TestReduced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it takes seconds of CPU time")
+	}
 	for _, name := range []string{"small-lost", "two-polls"} {
 		t.Run(name, func(t *testing.T) {
 			judged := func(full bool) (map[string]bool, explore.Result) {
@@ -367,7 +370,6 @@ func TestReduced(t *testing.T) {
 			if !maps.Equal(all, some) || full.Complete != reduced.Complete || (full.Fault == nil) != (reduced.Fault == nil) {
 				t.Errorf("%d judged outcomes of %v, fault %v, and %d of %v, fault %v", len(all), full, full.Fault, len(some), reduced, reduced.Fault)
 			}
-			t.Logf("%d judged outcomes; all orders: %v; reduced: %v", len(all), full, reduced)
 		})
 	}
 }
