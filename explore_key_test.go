@@ -1,6 +1,7 @@
 package leaderelection
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"math"
@@ -12,10 +13,19 @@ import (
 // line says why. TestCanonical compares what follows from worlds that have one key. What is canonical:
 //
 //   - times are relative to now, and no further in the past than any rule looks;
-//   - numbers keep their order and distances, up to maxGap; so do extensions of one number;
-//   - random ids and versions are named by order of appearance.
+//   - numbers keep their order, and their distances up to gap; so do extensions of one number;
+//   - random ids and versions are named by order of appearance;
+//   - what only one host still knows is named for that host alone: see key;
+//   - hosts that are alike but for their names change places.
 
-const maxGap = 3
+// gap is up to where the distance of two numbers counts. A write that is accepted by a store that keeps what it was given is numbered one
+// above the record, which is the greatest of all that was ever told. So only the order counts. Else a number may meet one that is lost.
+func (s *scope) gap() uint64 {
+	if s.backs > 0 || s.pushes > 2 || s.clones > 0 {
+		return 3
+	}
+	return 1
+}
 
 // fields are those of the machine that a key knows. TestKeyKnowsAllFields fails if there is another: say in this file what it
 // means, and then here.
@@ -49,9 +59,13 @@ const (
 // keyer makes keys.
 type keyer struct {
 	*world
+	places  []int // the hosts, in the order of the key
 	items   []item
+	shared  int // so many items are of what all may still see
 	out     []byte
 	records []*RaceEntry // by name
+	reach   int          // so many of them may still be told, or are led by
+	known   int          // and so many ids are of these
 	ids     []string
 	numbers []uint64
 	orders  [][2]uint64
@@ -60,6 +74,7 @@ type keyer struct {
 	oldest time.Duration // how long ago the oldest call began whose answer tells of claims
 	far    time.Duration // the furthest that a clock is off
 	lives  bool          // see lostLives
+	least  []byte        // see permute
 }
 
 func (k *keyer) int(v int64) {
@@ -98,6 +113,13 @@ func (k *keyer) wall(t time.Time, limit time.Duration) {
 
 func (k *keyer) order(r *RaceEntry) {
 	k.items = append(k.items, item{number, uint64(r.ElectionNumber)}, item{extension, r.Extension})
+}
+
+// name adds what tells a write from all others.
+func (k *keyer) name(r *RaceEntry) {
+	k.order(r)
+	k.id(r.WriteID)
+	k.id(r.Incarnation)
 }
 
 func (k *keyer) number(n ElectionNumber) { k.items = append(k.items, item{number, uint64(n)}) }
@@ -148,7 +170,8 @@ func kept(r *RaceEntry) bool {
 	return !r.Vacant() || r.Emptied || r.Hold != 0 || r.Successor != "" && r.Successor != AnySuccessor
 }
 
-func (k *keyer) record(r *RaceEntry) {
+// record adds a record that host i knows, or any host if i is negative.
+func (k *keyer) record(i int, r *RaceEntry) {
 	if r == nil {
 		k.int(0)
 		return
@@ -159,15 +182,13 @@ func (k *keyer) record(r *RaceEntry) {
 	}
 	k.records = append(k.records, r)
 	k.int(int64(len(k.records)))
-	k.order(r)
-	k.id(r.Incarnation)
-	k.id(r.WriteID)
+	k.name(r)
 	k.bits(r.Vacant(), r.Emptied, r.Unsynchronized, r.Successor != "", r.Successor == AnySuccessor,
 		k.lives && slices.Contains(k.lost[0], r), k.lives && slices.Contains(k.lost[1], r))
 	if r.Successor != "" && r.Successor != AnySuccessor {
 		k.int(int64(slices.Index(hostNames, r.Successor)))
 	}
-	if kept(r) {
+	if kept(r) && (i < 0 || !k.overForGood(i, r)) {
 		k.wall(r.TermExpiry, k.floor())
 		k.int(int64(r.Hold))
 	}
@@ -176,49 +197,57 @@ func (k *keyer) record(r *RaceEntry) {
 		return
 	}
 	by := -1 // a crashed process: nobody's
-	for i, h := range k.hosts {
-		if h.process == v.by {
-			by = i
+	for place, h := range k.places {
+		if k.hosts[h].process == v.by && (i < 0 || i == h) { // it counts only for who may release it
+			by = place
 		}
 	}
 	k.int(int64(by))
-	if k.stamps { // see witness.observe: low stays as it is, high grows
+	if k.stamps && i < 0 { // see witness.observe: low stays as it is, high grows
 		k.wall(v.at, k.longWait()+2*k.far)
-		k.int(int64(v.low))
+		k.int(int64(max(v.low, -k.policy.skew-tick)))
 	}
 }
 
 // claim adds a claim of host i.
 func (k *keyer) claim(i int, c claim) {
-	if k.record(c.of); c.of == nil {
+	if k.record(i, c.of); c.of == nil {
 		return
 	}
 	limit := k.longWait() + k.oldest
-	seen := c.seen - k.at(i).mono
-	if !kept(c.of) || k.overForGood(i, c) {
+	e, at := k.hosts[i].l.claims.end(c), k.at(i)
+	seen := c.seen - at.mono
+	byWall := k.steady() && !e.wall.IsZero() && e.mono != 0 && e.mono-at.mono >= e.wall.Sub(at.wall) // the other part never comes first
+	if !kept(c.of) && !k.stamps && !k.bounds || k.overForGood(i, c.of) || byWall {
 		seen = -limit
 	}
 	k.time(seen, limit)
 }
 
-// overForGood reports whether wall clocks alone are compared, none is ever set, and host i's shows that the claim is over.
-func (k *keyer) overForGood(i int, c claim) bool {
-	simple := !k.sets && k.jumps == 0 && !k.policy.measured && !k.mixed && !k.stamps && !k.bounds && k.clones == 0
-	e, at := k.hosts[i].l.claims.end(c), k.at(i)
+// steady reports whether both clocks of each host run alike, and are what its rules go by.
+func (s *scope) steady() bool {
+	return !s.sets && s.jumps == 0 && !s.suspends && !s.slips && !s.policy.measured && !s.mixed && !s.stamps && !s.bounds && s.clones == 0
+}
+
+// overForGood reports whether host i's wall clock shows that a claim of r is over, and will show it at all looks that count.
+func (k *keyer) overForGood(i int, r *RaceEntry) bool {
+	e, at := k.hosts[i].l.claims.end(claim{of: r, seen: math.MaxInt32}), k.at(i)
 	at.wall = at.wall.Add(-k.oldest)
-	return simple && !c.of.Vacant() && !c.of.Unsynchronized && (e == free || e.byWall(at))
+	return (k.steady() || k.suspends && !k.policy.measured) && !r.Vacant() && !r.Unsynchronized && (e == free || e.byWall(at))
 }
 
 // view adds a view of host i, if it is not over for good.
 func (k *keyer) view(i int, v *viewEnd) {
 	at := k.at(i)
-	if v.mono <= at.mono {
+	wall, mono := v.wall.Sub(at.wall), v.mono-at.mono
+	switch {
+	case k.expired(i, v):
 		k.int(-1)
-		return
-	}
-	k.int(int64(v.mono - at.mono))
-	k.wall(v.wall, 2*k.far)
-	if v.apart != 0 {
+	case k.steady() && v.apart == 0:
+		k.time(min(wall, mono), 0) // the other part never comes
+	default:
+		k.time(mono, 0)
+		k.time(wall, 2*k.far)
 		k.int(int64(v.early))
 		k.int(int64(v.apart))
 	}
@@ -233,22 +262,20 @@ func (k *keyer) sign(n int8) {
 
 // written adds what a write has written. Whatever compares it compares it with a record.
 func (k *keyer) written(i int, r *RaceEntry) {
-	k.order(r)
-	k.id(r.WriteID)
-	k.id(r.Incarnation)
+	k.name(r)
 	k.wall(r.TermExpiry, k.floor())
 	k.bits(r.Unsynchronized, k.lives && k.gone(0, r.WriteID), k.lives && k.gone(1, r.WriteID))
 	k.sign(k.hosts[i].signedBy(r.Incarnation))
 }
 
-// shows reports whether a record in the world is what w wrote, or a clone may still draw the same.
+// shows reports whether a record that the host knows, or may be told of, is what w wrote, or a clone may still draw the same.
 func (k *keyer) shows(w *write) bool {
 	if slices.ContainsFunc(k.records, w.led) {
 		return true
 	}
 	for _, h := range k.hosts {
 		for j := range h.calls {
-			if c := &h.calls[j]; c.put != nil && !k.over(c) && w.led(c.put) {
+			if c := &h.calls[j]; c.put != nil && !c.done && !k.doomed(c) && w.led(c.put) {
 				return true
 			}
 		}
@@ -265,27 +292,31 @@ func (k *keyer) write(i, n int) {
 	w, l, age := &h.l.writes[n], h.l, k.at(i).mono-h.l.writes[n].begun.mono
 	shown := k.shows(w)
 	// It may make this candidate read before it leaves, or begin a quiet.
-	holds := age < l.term && (k.leaves || k.asks > 0 || k.stamps || k.bounds) || k.bounds && age < k.longWait()
+	holds := age < l.term && (k.leaves || k.asks > 0 || k.stamps) && (l.proved == nil || l.proved.Compare(w.over) <= 0 || w.led(l.proved)) || k.bounds && age < k.longWait()
 	// It is counted by the next extension of the same leadership.
-	counts := w.of.Extension > greatest(w.of.ElectionNumber, l.newest.of, l.base.of) &&
-		(l.lead != nil && l.lead.number == w.of.ElectionNumber || slices.ContainsFunc(k.records, func(r *RaceEntry) bool { return r.ElectionNumber == w.of.ElectionNumber })) &&
-		!slices.ContainsFunc(l.writes[n+1:], func(o write) bool {
-			return o.of.ElectionNumber == w.of.ElectionNumber && o.of.Extension > w.of.Extension
-		})
+	var again []*RaceEntry // may be the base
+	if k.stale || k.reads > 0 || k.backs > 0 || k.current || k.clones > 0 {
+		again = k.records
+	}
+	now := []*RaceEntry{l.newest.of, l.base.of}
+	same := func(r *RaceEntry) bool { return r != nil && r.ElectionNumber == w.of.ElectionNumber }
+	counts := w.of.Extension > 0 && !slices.ContainsFunc(now, func(r *RaceEntry) bool { return same(r) && r.Extension >= w.of.Extension }) &&
+		(l.lead != nil && l.lead.number == w.of.ElectionNumber || slices.ContainsFunc(slices.Concat(again, now), same)) &&
+		!slices.ContainsFunc(l.writes[n+1:], func(o write) bool { return same(o.of) && o.of.Extension > w.of.Extension })
 	if !shown && !holds && !counts {
 		return
 	}
 	k.bits(shown, holds, counts, true)
-	k.time(-age, 2*l.term+tick) // then issue forgets it
+	k.time(-age, l.term+drift(l.term, l.skew)+tick) // then issue forgets it
 	if shown {
 		k.written(i, w.of)
-	} else {
+	} else if counts {
 		k.order(w.of)
 	}
 	if !shown && !holds {
 		return
 	}
-	k.bits(w.done, w.old && !w.done, w.kind == OpAcquire && (!w.done || k.bounds), w.robs() && (!w.done || k.bounds))
+	k.bits(w.done, !w.done && w.kind == OpAcquire && k.used(w.of.ElectionNumber) && slices.ContainsFunc(k.records[:k.reach], w.led), w.old && !w.done, w.kind == OpAcquire && (!w.done || k.bounds), w.robs() && (!w.done || k.bounds))
 	if holds {
 		k.order(w.over)
 	}
@@ -294,23 +325,12 @@ func (k *keyer) write(i, n int) {
 	}
 }
 
-// greatest returns the greatest extension of that number.
-func greatest(n ElectionNumber, all ...*RaceEntry) (e uint64) {
-	for _, r := range all {
-		if r != nil && r.ElectionNumber == n {
-			e = max(e, r.Extension)
-		}
-	}
-	return e
-}
-
-// host adds host i, but for its writes: all records come first.
+// host adds what host i knows.
 func (k *keyer) host(i int) {
 	h, l, at := k.hosts[i], k.hosts[i].l, k.at(i)
 	leads := k.leads(i)
 	k.bits(h.asleep, h.leaves, h.work, h.drained && leads, l.mistrust, l.offset != 0, l.bound != 0, l.unsure, l.proof, l.claims.doubt, l.newest.proved, leads)
 	k.bits(l.base.of == l.newest.of)
-	k.int(int64(h.off))
 	k.sign(h.sign)
 	k.int(int64(max(h.slipped-k.ticks, 0)))
 	k.int(int64(h.draws))
@@ -319,7 +339,11 @@ func (k *keyer) host(i int) {
 	k.int(int64(l.longest))
 	k.time(l.quiet-at.mono, k.oldest)
 	if k.policy.hold > 0 {
-		k.time(l.held-at.mono, k.longWait())
+		held := l.held
+		if l.lead != nil && !leads { // the next look will see it end
+			held = l.lead.held
+		}
+		k.time(held-at.mono, k.longWait())
 	}
 	k.claim(i, l.newest)
 	k.claim(i, l.base)
@@ -327,10 +351,27 @@ func (k *keyer) host(i int) {
 	for _, c := range l.older {
 		k.claim(i, c)
 	}
-	k.record(l.proved)
-	k.int(int64(len(h.calls)))
+	k.record(i, l.proved)
 	for j := range h.calls {
-		k.call(i, &h.calls[j])
+		if c := &h.calls[j]; c.kind != OpRead && (!c.ok || k.retries) { // refused, it is compared with what is read
+			k.int(int64(slices.Index(k.records, c.over)))
+		}
+	}
+	if leads {
+		k.lead(i)
+	}
+	for n := range l.writes {
+		k.write(i, n)
+	}
+	k.int(-1)
+	refused := -1
+	if j := slices.Index(k.records, l.refused); j >= 0 && (j < k.reach || l.refused != l.newest.of && l.refused == l.base.of) { // else it will never be an older base
+		refused = j
+	}
+	k.int(int64(refused))
+	if k.proofs {
+		k.marks(func(id string) bool { return l.dead[id] })
+		k.marks(func(id string) bool { return slices.Contains(k.died, id) })
 	}
 	// Only what at shows is asked for: whether a claim was over. If that is open, it will be set anew.
 	switch {
@@ -344,31 +385,29 @@ func (k *keyer) host(i int) {
 	}
 }
 
-// over reports whether the store has executed a call, or can only refuse it: a version never comes again.
-func (k *keyer) over(c *apiCall) bool {
-	return c.done || c.kind != OpRead && c.over != k.store && !k.same && k.pushes < 3
-}
-
 // call adds a call of host i.
 func (k *keyer) call(i int, c *apiCall) {
-	done := k.over(c)
+	done := c.done || k.doomed(c)
 	k.bits(c.kind == OpRead, c.kind == OpRelease, c.lost, done, c.ok, c.done)
 	if c.ok || k.current && c.done {
-		k.record(c.got)
-	}
-	if !c.ok && c.kind != OpRead {
-		k.record(c.over)
+		k.record(-1, c.got)
 	}
 	if c.put != nil && !done {
-		k.order(c.put)
-		k.id(c.put.Incarnation)
-		k.id(c.put.WriteID)
+		k.int(int64(slices.Index(k.records, c.over)))
+		k.name(c.put)
 		k.wall(c.put.TermExpiry, k.floor())
-		k.bits(c.put.Unsynchronized, c.put.Successor != "")
+		k.bits(c.put.Unsynchronized, c.put.Successor != "", c.kind == OpAcquire && c.over == k.store && k.used(c.put.ElectionNumber))
 		k.int(int64(c.put.Hold))
 	}
 	if c.kind == OpRead || k.current || c.ok || !done {
-		k.time(c.begun.mono-k.at(i).mono, k.longWait())
+		limit := k.longWait()
+		if c.kind != OpRead && !k.current { // then the write is forgotten: what it wrote is another's, and was not over when it began
+			limit = k.policy.term + drift(k.policy.term, k.policy.skew) + tick
+		}
+		if k.stamps {
+			limit = k.longWait() + 2*k.far
+		}
+		k.time(c.begun.mono-k.at(i).mono, limit)
 		if k.sets || k.jumps > 0 || k.suspends {
 			k.wall(c.begun.wall, k.longWait()+k.far)
 		}
@@ -383,17 +422,25 @@ func (k *keyer) lead(i int) {
 	k.written(i, d.confirmed.of)
 	k.time(d.confirmed.begun.mono-k.at(i).mono, tick) // then the next extension is due
 	k.view(i, &d.view)
-	k.view(i, &d.last)
-	k.wall(d.expiry, k.longWait()+k.far)
+	// The term and the view that goes with it count only while the next term would be no greater.
+	set := time.Duration(0) // so far the clock may still be set back
+	if k.sets || k.jumps > 0 {
+		set = 2 * k.far
+	}
+	beyond := d.expiry.Sub(k.at(i).wall) - k.policy.term
+	if k.time(beyond, set+tick); beyond >= -set {
+		k.view(i, &d.last)
+	}
 	if k.policy.hold > 0 {
 		k.time(d.held-k.at(i).mono, k.longWait())
 	}
 }
 
-// key names a world.
+// key names a world: the least of its names, if hosts change places.
 func (k *keyer) key(w *world) []byte {
-	*k = keyer{world: w, items: k.items[:0], out: k.out[:0], records: k.records[:0], ids: k.ids[:0], numbers: k.numbers[:0], orders: k.orders[:0], names: k.names[:0], far: w.furthest()}
+	*k = keyer{world: w, places: k.places[:0], items: k.items, out: k.out[:0], records: k.records, ids: k.ids, numbers: k.numbers, orders: k.orders, names: k.names, far: w.furthest()}
 	for i, h := range w.hosts {
+		k.places = append(k.places, i)
 		for _, c := range h.calls {
 			if c.kind == OpRead || w.current {
 				k.oldest = max(k.oldest, min(w.at(i).mono-c.begun.mono, k.longWait()))
@@ -401,39 +448,75 @@ func (k *keyer) key(w *world) []byte {
 		}
 	}
 	k.lives = k.lostLives() || w.backsLeft > 0
+	if w.observer || w.mixed || w.asks > 0 || w.clones > 0 || len(w.wrong) > 0 { // a step, rule or judge tells hosts apart by their names
+		k.add()
+		return k.out
+	}
+	slices.SortStableFunc(k.places, func(a, b int) int { return cmp.Compare(w.looks(a), w.looks(b)) })
+	k.permute(0)
+	return k.least
+}
+
+// permute keeps the least name of all orders of hosts that look alike.
+func (k *keyer) permute(from int) {
+	if from == len(k.places) {
+		from := len(k.out)
+		if k.add(); k.least == nil || bytes.Compare(k.out[from:], k.least) < 0 {
+			k.least = k.out[from:]
+		}
+		return
+	}
+	for j := from; j < len(k.places) && k.looks(k.places[j]) == k.looks(k.places[from]); j++ {
+		k.places[from], k.places[j] = k.places[j], k.places[from]
+		k.permute(from + 1)
+		k.places[from], k.places[j] = k.places[j], k.places[from]
+	}
+}
+
+// looks is a part of what tells hosts apart, so that few orders are compared.
+func (w *world) looks(i int) int {
+	n := int(w.hosts[i].off)<<4 | len(w.hosts[i].calls)<<1
+	if w.leads(i) {
+		n++
+	}
+	return n
+}
+
+// add names a world. First comes what may still be told, and what anybody leads by. The rest is what each host knows besides. It is compared with that,
+// and never with what another host knows.
+func (k *keyer) add() {
+	w := k.world
+	k.items, k.records, k.ids = k.items[:0], k.records[:0], k.ids[:0]
 	for _, n := range []int8{w.storeOff, w.asksLeft, w.crashesLeft, w.backsLeft, w.jumpsLeft} {
 		k.int(int64(n))
 	}
-	k.number(w.top)
-	k.record(w.store)
+	k.bits(k.used(w.store.ElectionNumber + 1))
+	k.record(-1, w.store)
 	for _, r := range w.past {
-		k.record(r)
+		k.record(-1, r)
 	}
-	for i := range w.hosts {
+	for _, i := range k.places {
+		h := w.hosts[i]
+		k.int(int64(h.off))
+		k.int(int64(len(h.calls)))
+		for j := range h.calls {
+			k.call(i, &h.calls[j])
+		}
+		if w.leads(i) { // see lapsed
+			k.name(h.l.lead.confirmed.of)
+		}
+	}
+	k.shared, k.reach, k.known = len(k.items), len(k.records), len(k.ids)
+	k.finish(0)
+	for _, i := range k.places {
+		k.items, k.records, k.ids = k.items[:k.shared], k.records[:k.reach], k.ids[:k.known]
 		k.host(i)
+		k.finish(k.shared)
 	}
-	for i, h := range w.hosts {
-		if w.leads(i) {
-			k.lead(i)
-		}
-		for n := range h.l.writes {
-			k.write(i, n)
-		}
-		k.int(-1)
-		refused := -1
-		if h.l.refused != nil { // else no record will ever be of that version
-			refused = slices.Index(k.records, h.l.refused)
-		}
-		k.int(int64(refused))
-	}
-	if w.proofs {
-		k.marks(func(id string) bool { return slices.Contains(w.died, id) })
-		for _, h := range w.hosts {
-			k.marks(func(id string) bool { return h.l.dead[id] })
-		}
-	}
-	return k.finish()
 }
+
+// used reports whether the judge will not have anybody lead by n.
+func (k *keyer) used(n ElectionNumber) bool { return n <= k.top && k.backsLeft == k.backs }
 
 // lostLives reports whether a view is true, or may begin, by what a set-back has lost. Else it does not count who knows of that.
 func (k *keyer) lostLives() bool {
@@ -446,9 +529,10 @@ func (k *keyer) lostLives() bool {
 	return false
 }
 
-// finish names the numbers and extensions.
-func (k *keyer) finish() []byte {
-	last := uint64(0)
+// finish names the numbers and extensions, and adds all items from one on to the name. Of those before, the numbers are compared with.
+func (k *keyer) finish(from int) {
+	k.numbers, k.orders, k.names = k.numbers[:0], k.orders[:0], k.names[:0]
+	gap, last := k.gap(), uint64(0)
 	for _, it := range k.items {
 		switch it.kind {
 		case number:
@@ -470,7 +554,7 @@ func (k *keyer) finish() []byte {
 		if name == 0 && n > 0 {
 			name++
 		} else {
-			name += min(n-was, maxGap)
+			name += min(n-was, gap)
 		}
 		k.names, was = append(k.names, name), n
 	}
@@ -482,11 +566,14 @@ func (k *keyer) finish() []byte {
 				was = o[1]
 			}
 		}
-		name += min(o[1]-was, maxGap)
+		name += min(o[1]-was, gap)
 		k.names, was = append(k.names, name), o[1]
 	}
-	for _, it := range k.items {
+	for j, it := range k.items {
 		v := it.v
+		if j < from && it.kind == plain {
+			continue
+		}
 		switch it.kind {
 		case number:
 			last = v
@@ -498,5 +585,4 @@ func (k *keyer) finish() []byte {
 		}
 		k.out = binary.AppendUvarint(k.out, v)
 	}
-	return k.out
 }

@@ -44,7 +44,7 @@ type scope struct {
 	clones   int8 // the first two hosts are clones, and draw so many equal ids
 	slips    bool // a monotonic clock gains a tick in a term and drift
 	stamps   bool // the store tells its time
-	bounds   bool // a clock may know its own bound
+	bounds   bool // a clock that goes wrong knows its own bound at once
 
 	// One broken condition at a time.
 	backs     int8   // how often the store is set back
@@ -54,6 +54,7 @@ type scope struct {
 	wrong     []int8 // to one of these
 	storeOffs []int8 // the same of the store's clock
 
+	full   bool   // all orders of steps: see urgent
 	begin  []does // what has happened before
 	strict bool   // what nobody could see is no excuse
 	finds  string // a fault that is unavoidable here, or known: an exploration must find it
@@ -152,11 +153,10 @@ const (
 	doEmpty
 	doJump
 	doStoreJump
-	doBound
 )
 
 var stepNames = []string{"Tick", "Issue", "Poll", "Execute", "Stale", "Answer", "Refuse", "GiveUp", "Drop", "Push", "Look", "Set", "Suspend", "Resume", "Slip", "Crash",
-	"Prove", "Leave", "Return", "WorkEnds", "Drain", "Ask", "SetBack", "Empty", "Jump", "StoreJump", "Bound"}
+	"Prove", "Leave", "Return", "WorkEnds", "Drain", "Ask", "SetBack", "Empty", "Jump", "StoreJump"}
 
 // does is a step: what happens, at which host, and an argument.
 type does struct{ what, who, arg int8 }
@@ -274,9 +274,39 @@ func (w *world) live(i int) bool {
 	return d != nil && d.view.live(w.at(i))
 }
 
+// doomed reports whether the store can only refuse call c, or has: a version never comes again.
+func (w *world) doomed(c *apiCall) bool {
+	return c.kind != OpRead && !c.ok && (c.done || c.over != w.store && !w.same && w.pushes < 3)
+}
+
+// urgent are the steps that are taken at once, before all others. That a write is refused tells its host nothing but that, at any time.
+// So a history in which it is told later has the same end as one in which it is told now, and its host then does nothing for a while.
+func (w *world) urgent(y func(what int8, who, arg int)) (is bool) {
+	for i, h := range w.hosts {
+		for k := range h.calls {
+			switch c := &h.calls[k]; {
+			case w.full || w.current || h.asleep || !w.doomed(c):
+				continue
+			case c.lost:
+				y(doDrop, i, k)
+			case w.backs > 0 || w.stale: // else it says nothing what was refused
+				y(doGiveUp, i, k)
+				fallthrough
+			default:
+				y(doAnswer, i, k)
+			}
+			is = true
+		}
+	}
+	return is
+}
+
 // possible calls yield for each step that may be possible.
 func (w *world) possible(yield func(does)) {
 	y := func(what int8, who, arg int) { yield(does{what, int8(who), int8(arg)}) }
+	if w.urgent(y) {
+		return
+	}
 	y(doTick, 0, 0)
 	for i, h := range w.hosts {
 		if h.asleep {
@@ -310,7 +340,8 @@ func (w *world) possible(yield func(does)) {
 				if c.ok && w.retries {
 					y(doRefuse, i, k)
 				}
-				if lost < w.scope.lost {
+				// That a call is given up tells its host nothing but that, at any time: it may as well be given up at once.
+				if lost < w.scope.lost && (w.full || !c.done && c.begun.mono == w.at(i).mono) {
 					y(doGiveUp, i, k)
 				}
 			}
@@ -411,9 +442,6 @@ func (w *world) local(i int, y func(what int8, arg int)) {
 			}
 		}
 	}
-	if w.bounds {
-		y(doBound, 0)
-	}
 }
 
 // do makes a step. It reports whether anything may have changed.
@@ -483,7 +511,7 @@ func (w *world) do(d does) bool {
 		c := &h.calls[arg]
 		c.lost = true
 		h.l.open(nil)
-		if c.done && !w.late {
+		if c.done && !(c.ok && w.late) {
 			h.calls = slices.Delete(h.calls, arg, arg+1)
 		}
 	case doDrop:
@@ -496,7 +524,10 @@ func (w *world) do(d does) bool {
 		h.off = d.arg
 	case doJump:
 		w.jumpsLeft--
-		h.off = d.arg
+		if h.off = d.arg; w.bounds {
+			h.l.look(w.at(i))
+			h.l.bounded(ticks(d.arg).Abs())
+		}
 	case doSuspend:
 		h.asleep = true
 	case doResume:
@@ -525,16 +556,6 @@ func (w *world) do(d does) bool {
 			h.leaves = h.leaves || h.l.lead.asked != "" // it stays out for a while
 			h.l.leave(ErrResigned)
 		}
-	case doBound: // it knows a bound just when the clock is wrong
-		var bound time.Duration
-		if off := ticks(h.off).Abs(); off > h.l.skew {
-			bound = off
-		}
-		if bound == h.l.witness.bound {
-			return false
-		}
-		h.l.look(w.at(i))
-		h.l.bounded(bound)
 	}
 	w.note(i, before)
 	return true
@@ -852,6 +873,16 @@ func (w *world) lives() error {
 	n := *w
 	n.own, n.hosts = 0, slices.Clone(w.hosts)
 	w = &n
+	for i, h := range w.hosts {
+		if !h.leaves || h.work || h.asleep || w.observes(i) || h.l.quiet > w.at(i).mono || w.leads(i) || w.backsLeft < w.backs {
+			continue
+		}
+		for w.works(i) {
+		}
+		if !w.store.Vacant() && w.store.Token.(*stored).by == h.process {
+			return fmt.Errorf("%s has left, and still holds the record", hostNames[i])
+		}
+	}
 	for i := range w.hosts {
 		h := w.host(i)
 		h.asleep, h.work, h.leaves = false, false, w.observes(i)
@@ -864,15 +895,7 @@ func (w *world) lives() error {
 		for busy := true; busy; {
 			busy = false
 			for i := range w.hosts {
-				for k := len(w.hosts[i].calls) - 1; k >= 0; k-- {
-					if !w.hosts[i].calls[k].done {
-						w.do(does{doExecute, int8(i), int8(k)})
-					}
-				}
-				for len(w.hosts[i].calls) > 0 {
-					w.do(does{doAnswer, int8(i), 0})
-				}
-				busy = w.do(does{doIssue, int8(i), 0}) || busy
+				busy = w.works(i) || busy
 				w.hosts[i].work = false
 				if w.live(i) {
 					return nil
@@ -882,6 +905,19 @@ func (w *world) lives() error {
 		w.do(does{doTick, 0, 0})
 	}
 	return fmt.Errorf("nobody leads %v after the last fault", within)
+}
+
+// works has all calls of host i executed and answered, and the next one made. It reports whether there is one.
+func (w *world) works(i int) bool {
+	for k := len(w.hosts[i].calls) - 1; k >= 0; k-- {
+		if !w.hosts[i].calls[k].done {
+			w.do(does{doExecute, int8(i), int8(k)})
+		}
+	}
+	for len(w.hosts[i].calls) > 0 {
+		w.do(does{doAnswer, int8(i), 0})
+	}
+	return w.do(does{doIssue, int8(i), 0})
 }
 
 // describe says what a record is.
