@@ -199,6 +199,7 @@ func TestLeaseRule3Claim(t *testing.T) {
 		"a hold has no patience":      {learns: []learned{{d: 0, of: held(3, 0, hold(time.Minute), until(far))}}, want: far + time.Minute + tS},
 		"a hold of one's own neither": {set: func(l *lease) { l.hold = time.Hour }, learns: []learned{{d: 0, of: held(3, 0, until(far))}}, want: far + tS},
 		"a vacancy on hold":           {learns: []learned{{d: 0, of: vacant(3, hold(time.Minute), until(0))}}, want: time.Minute + tS},
+		"a hold that is over":         {learns: []learned{{d: 0, of: vacant(3, hold(1), until(0))}}, want: tS + 1},
 		"by a wrong clock":            {learns: []learned{{d: 0, of: vacant(3, hold(time.Minute), until(far))}}, want: time.Minute + tD + time.Minute/15},
 		"the dead":                    {set: isDead("i3"), learns: []learned{{d: s, of: held(3, 0)}}, want: s},
 		"their hold":                  {set: isDead("i3"), learns: []learned{{d: 0, of: held(3, 0, hold(time.Minute))}}, want: tT + time.Minute + tS},
@@ -232,7 +233,7 @@ func TestLeaseRule4Measured(t *testing.T) {
 		"mistrust, a vacancy":        {set: mistrusts, learns: []learned{{d: s, of: vacant(3)}}, want: s + tT + tD, marked: true},
 		"mistrust, one's own":        {set: mistrusts, learns: []learned{{d: s, of: vacant(3, reserved("a", tT))}}, want: s + tT + tD, marked: true},
 		"mistrust, the dead":         {set: func(l *lease) { mistrusts(l); isDead("i3")(l) }, learns: []learned{{d: s, of: held(3, 0)}}, want: s, marked: true},
-		"mistrust, a hold to come":   {set: func(l *lease) { mistrusts(l); l.hold = time.Hour }, learns: []learned{{d: s, of: vacant(3)}}, want: never},
+		"mistrust, a hold to come":   {set: func(l *lease) { mistrusts(l); l.hold = 1 }, learns: []learned{{d: s, of: vacant(3)}}, want: never},
 		"mistrust that ends in time": {set: func(l *lease) { mistrusts(l); l.bounded(0) }, learns: []learned{{d: s, of: vacant(3)}}, want: s},
 	})
 }
@@ -336,7 +337,15 @@ func TestClaimsBury(t *testing.T) {
 	if got := strings.Join(l.bury(), " "); got != "i2" || !l.dead["i3"] {
 		t.Errorf("buried %q", got)
 	}
-	l.learn(vacant(3, by("i3")), wasRead, at(1), at(1))
+	l.learn(held(2, 0), wasRead, at(1), at(1))
+	for _, id := range []string{"i1", "i2", "i3"} {
+		l.dead[id] = true
+	}
+	if got := strings.Join(l.bury(), " "); got != "i1" || !l.dead["i2"] || !l.dead["i3"] {
+		t.Errorf("buried %q", got)
+	}
+	delete(l.dead, "i2")
+	l.learn(vacant(3, by("i3"), extended(10)), wasRead, at(1), at(1))
 	if got := strings.Join(l.bury(), " "); got != "i3" {
 		t.Errorf("buried %q", got)
 	}

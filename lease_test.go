@@ -101,7 +101,7 @@ func TestLeaseRule1Term(t *testing.T) {
 	rows{
 		"until T after the look at the clock before it": func(t *testing.T) {
 			_, won := elected(t)
-			if !won.TermExpiry.Equal(zero.Add(tT)) || won.TermLength != tT || won.LeaderID != "a" || won.Vacant() {
+			if !won.TermExpiry.Equal(zero.Add(tT)) || won.TermLength != tT || won.LeaderID != "a" || won.Vacant() || won.Hold != 0 {
 				t.Errorf("%+v", won)
 			}
 		},
@@ -112,7 +112,20 @@ func TestLeaseRule1Term(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 			p.answers(lands(r), wasWritten, off(tT/2, -time.Hour), off(tT/2, -time.Hour))
-			p.liveUntil(tT - tS)
+			if p.liveUntil(tT - tS); p.lead.view.live(off(tT-tS, -time.Hour)) {
+				t.Error("the view has grown by the clock that was set back")
+			}
+		},
+		"nor behind what was asked for and is not answered": func(t *testing.T) {
+			p, won := elected(t)
+			one := p.begins(at(tT/2), leads, OpExtend)
+			p.open(nil)
+			p.reads(won, at(tT/2))
+			two := p.begins(off(tT/2+1, -tS), leads, OpExtend)
+			if p.answers(lands(two), wasWritten, off(tT/2+1, -tS), off(tT/2+1, -tS)); !two.TermExpiry.Equal(one.TermExpiry) {
+				t.Errorf("%+v after %+v", two, one)
+			}
+			p.liveUntil(tT/2 + tT - tS)
 		},
 		"marked records differ by it": func(t *testing.T) {
 			p, won := elected(t, func(p *policy) { p.measured, p.checked = true, false })
@@ -215,6 +228,47 @@ func TestLeaseRule2View(t *testing.T) {
 			p.liveUntil(tT - tS)
 			p.due(at(tT/2), leads, OpRead)
 		},
+		"the alarm is set for its end, by either clock, or for its extension": func(t *testing.T) {
+			p, _ := elected(t)
+			for _, c := range []struct {
+				now  instant
+				w    wish
+				want time.Duration
+			}{
+				{at(tS), wish{extend: tT / 2}, tT - 2*tS},
+				{off(tS, -tT), wish{extend: tT / 2}, tT - 2*tS},
+				{off(tS, tS), wish{extend: tT / 2}, tT - 3*tS},
+				{at(tS), leads, tT/2 - tS},
+				{at(tT / 2), leads, tT/2 - tS}, // the extension is out
+			} {
+				a := newAlarm(c.now)
+				if p.wake(&a, c.w); a.in != c.want {
+					t.Errorf("%v, %+v: after %v, want %v", c.now, c.w, a.in, c.want)
+				}
+			}
+		},
+		"measured: a suspend counts from when it may have won": func(t *testing.T) {
+			p := newPlay(t, func(p *policy) { p.measured, p.checked = true, false })
+			p.reads(vacant(3), at(0))
+			won := p.begins(at(0), leads, OpAcquire)
+			if !p.measuring(at(tT-tS-1)) || p.measuring(at(tT-tS)) {
+				t.Error("not as long as its view could be")
+			}
+			p.open(nil)
+			if !p.measuring(at(1)) {
+				t.Error("not while its outcome is open")
+			}
+			if p.answers(lands(won), wasWritten, at(0), at(1)); p.measuring(at(1)) {
+				t.Error("of a write that has its answer")
+			}
+			r := p.begins(at(tT/2), leads, OpExtend)
+			if p.answers(lands(r), wasWritten, at(tT/2), at(tT/2)); p.measuring(at(tT / 2)) {
+				t.Error("of an extension that has its answer")
+			}
+			if p, _ := elected(t); p.measuring(at(1)) {
+				t.Error("though wall clocks are compared")
+			}
+		},
 		"measured: what was lost to a suspend counts, though the clock is set back later": func(t *testing.T) {
 			p, _ := elected(t, func(p *policy) { p.measured, p.checked = true, false })
 			p.look(off(tS, 5*time.Second)) // five seconds on the wall clock alone
@@ -223,6 +277,17 @@ func TestLeaseRule2View(t *testing.T) {
 			}
 			p.look(off(2*tS, 3*time.Second)) // set back by more than the allowance
 			p.endedBy(ErrExpired)
+		},
+		"measured: a set-back by the allowance is within it": func(t *testing.T) {
+			for back, lives := range map[time.Duration]bool{tD: true, tD + 1: false} {
+				p, _ := elected(t, func(p *policy) { p.measured, p.checked = true, false })
+				if p.lead.view.live(off(tS, -back)) != lives {
+					t.Errorf("set back by %v, it lives: %t", back, !lives)
+				}
+				if p.look(off(tS, -back)); (p.lead != nil) != lives {
+					t.Errorf("set back by %v, it still lives: %t", back, !lives)
+				}
+			}
 		},
 		"measured: a set-back within the allowance brings it forward": func(t *testing.T) {
 			p, _ := elected(t, func(p *policy) { p.measured, p.checked = true, false })
@@ -337,6 +402,13 @@ func TestLeaseRule6QuietOfARobber(t *testing.T) {
 			p.endedBy(ErrClockSkew)
 			kept(t, p)
 		},
+		"a bound that fits does not": func(t *testing.T) {
+			p, r := rob(t, held(3, 0))
+			p.answers(lands(r), wasWritten, off(s, ahead), off(s, ahead))
+			p.bounded(tS)
+			p.leave(ErrResigned)
+			p.due(off(s, ahead), wish{}, OpRelease)
+		},
 		"of a longer term": func(t *testing.T) {
 			p, r := rob(t, held(3, -tT, ofTerm(2*tT)))
 			p.answers(lands(r, s+1), wasWritten, off(s, ahead), off(s, ahead))
@@ -354,6 +426,13 @@ func TestLeaseRule6QuietOfARobber(t *testing.T) {
 			if p.lead != nil {
 				t.Error("it leads")
 			}
+			p.due(off(s, ahead), leads, OpRelease)
+		},
+		"nor by its own bound": func(t *testing.T) {
+			p, r := rob(t, vacant(3))
+			p.answers(lands(r), wasWritten, off(s, ahead), off(s, ahead))
+			p.bounded(time.Hour)
+			p.endedBy(ErrClockSkew)
 			p.due(off(s, ahead), leads, OpRelease)
 		},
 	}.run(t)
@@ -381,6 +460,16 @@ func TestLeaseRule6QuietOfASetBack(t *testing.T) {
 			if p.liveUntil(tS + tT + tD + tT - tS); r.ElectionNumber != 7 || r.Unsynchronized {
 				t.Errorf("%+v", r)
 			}
+		},
+		"to another state of the same order": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(vacant(3), at(-1))
+			p.reads(vacant(3, by("y")), at(0))
+			r := p.begins(at(0), leads, OpAcquire)
+			if p.answers(lands(r), wasWritten, at(0), at(0)); p.lead != nil {
+				t.Error("it leads")
+			}
+			p.due(at(tT+tD-1), leads, "")
 		},
 		"who does not want to lead any more gives it back then": func(t *testing.T) {
 			p := newPlay(t)
@@ -434,6 +523,16 @@ func TestLeaseRule7Open(t *testing.T) {
 			p.liveUntil(tT - tS)
 			p.due(at(tT/2+2), leads, OpExtend)
 		},
+		"either of two may have happened": func(t *testing.T) {
+			p, won := elected(t)
+			one := p.begins(at(tT/2), leads, OpExtend)
+			p.open(nil)
+			p.reads(won, at(tT/2+1))
+			p.begins(at(tT/2+1), leads, OpExtend)
+			p.open(nil)
+			p.reads(lands(one), at(tT/2+2))
+			p.liveUntil(tT/2 + tT - tS)
+		},
 		"an acquisition": func(t *testing.T) {
 			p := newPlay(t)
 			p.reads(vacant(3), at(0))
@@ -468,6 +567,32 @@ func TestLeaseRule7Open(t *testing.T) {
 			p.reads(lands(won), at(2))
 			p.refuse(ErrResigned)
 			p.due(at(2), wish{}, OpRelease)
+		},
+		"the alarm is set for when it is nothing any more": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(vacant(3), at(0))
+			p.begins(at(0), leads, OpAcquire)
+			p.open(nil)
+			for now, want := range map[time.Duration]time.Duration{1: tT - 1, tT: time.Hour} {
+				a := newAlarm(at(now))
+				if p.wake(&a, wish{}); a.in != want {
+					t.Errorf("at %v: after %v, want %v", now, a.in, want)
+				}
+			}
+		},
+		"nor one that hides what was won": func(t *testing.T) {
+			p, won := elected(t)
+			p.reads(asked(won, "c"), at(1))
+			p.leave(ErrResigned)
+			p.reads(vacant(3), at(2))
+			p.due(at(2), wish{}, OpRead)
+		},
+		"what was begun over a pushed vacancy": func(t *testing.T) {
+			p := newPlay(t)
+			p.answers(vacant(3), wasPushed, at(0), at(0))
+			p.begins(at(0), leads, OpAcquire)
+			p.open(nil)
+			p.due(at(1), wish{}, OpRead)
 		},
 		"nothing is held when a term is over, or another has the record": func(t *testing.T) {
 			p := newPlay(t)
@@ -539,6 +664,7 @@ func TestLeaseRule8Loss(t *testing.T) {
 		"a request":              {func(won *RaceEntry) *RaceEntry { return asked(won, "c") }, wasPushed, false},
 		"a release by another":   {func(won *RaceEntry) *RaceEntry { return vacant(4, by(won.Incarnation), extended(1)) }, wasRead, true},
 		"a clone's extension":    {func(won *RaceEntry) *RaceEntry { r := won.Clone(); r.Extension, r.WriteID = 1, "clone"; return r }, wasRead, true},
+		"a clone's acquisition":  {func(won *RaceEntry) *RaceEntry { r := won.Clone(); r.WriteID = "clone"; return r }, wasRead, true},
 		"with the same numbers": {func(won *RaceEntry) *RaceEntry {
 			r := won.Clone()
 			r.Extension, r.TermExpiry = 1, r.TermExpiry.Add(1)
@@ -557,13 +683,30 @@ func TestLeaseRule8Loss(t *testing.T) {
 		})
 	}
 	rows{
+		"another of the same number, from before an extension": func(t *testing.T) {
+			p, won := elected(t)
+			r := p.begins(at(tT/2), leads, OpExtend)
+			p.answers(lands(r), wasWritten, at(tT/2), at(tT/2))
+			p.reads(held(won.ElectionNumber, tS), at(tT/2)) // the store was set back, and another has acquired
+			p.endedBy(ErrOusted)
+		},
 		"a record that the store has lost is put back": func(t *testing.T) {
 			p, won := elected(t)
 			p.reads(vacant(1), at(2))
 			p.due(at(3), leads, "")
-			if r := p.begins(at(tT/2), leads, OpExtend); r.ElectionNumber != won.ElectionNumber || !sameVersion(r.Token, vacant(1).Token) {
+			if r := p.begins(at(tT/2), leads, OpExtend); r.ElectionNumber != won.ElectionNumber || r.Extension != 1 || !sameVersion(r.Token, vacant(1).Token) {
 				t.Errorf("%+v", r)
 			}
+		},
+		"over one whose term is over": func(t *testing.T) {
+			p, _ := elected(t)
+			p.reads(held(2, -tT-tS), at(2))
+			p.due(at(tT/2), leads, OpExtend)
+		},
+		"over what is reserved for another": func(t *testing.T) {
+			p, _ := elected(t)
+			p.reads(vacant(1, reserved("c", time.Hour)), at(2))
+			p.due(at(tT/2), leads, OpExtend)
 		},
 		"but not over one who leads by what it shows": func(t *testing.T) {
 			p, _ := elected(t)
@@ -636,7 +779,7 @@ func TestLeaseRule9Leave(t *testing.T) {
 			p.due(at(1), wish{}, "") // the view lives
 			p.leave(ErrResigned)
 			p.due(at(1), wish{work: true}, "")
-			if r := p.begins(at(1), wish{}, OpRelease); !r.Vacant() || r.ElectionNumber != won.ElectionNumber || r.Extension != 1 || r.Incarnation != won.Incarnation || r.WriteID != "" || r.Hold != 0 {
+			if r := p.begins(at(1), wish{}, OpRelease); !r.Vacant() || r.ElectionNumber != won.ElectionNumber || r.Extension != 1 || r.Incarnation != won.Incarnation || r.WriteID != "" || r.Hold != 0 || r.Unsynchronized {
 				t.Errorf("%+v", r)
 			}
 		},
@@ -677,11 +820,66 @@ func TestLeaseRule9Leave(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		},
+		"one to itself is granted": func(t *testing.T) {
+			p, won := elected(t)
+			p.reads(asked(won, "a"), at(1))
+			if r := p.begins(at(tT/2), leads, OpExtend); r.Successor != "" || p.lead.asked != "" {
+				t.Errorf("%+v, asked for %q", r, p.lead.asked)
+			}
+		},
+		"one on a record that it puts its own over is not for it": func(t *testing.T) {
+			p, _ := elected(t)
+			p.reads(vacant(1, reserved("c", -tT)), at(1))
+			if r := p.begins(at(tT/2), leads, OpExtend); r.Successor != "" {
+				t.Errorf("%+v", r)
+			}
+		},
+		"nor one on the record of its last leadership": func(t *testing.T) {
+			p, won := elected(t)
+			p.leave(ErrResigned)
+			r := p.begins(at(1), leads, OpAcquire)
+			p.answers(lands(r), wasWritten, at(1), at(1))
+			p.reads(asked(won, "c"), at(2)) // the store was set back
+			if r := p.begins(at(tT/2+1), leads, OpExtend); r.Successor != "" {
+				t.Errorf("%+v", r)
+			}
+		},
 		"a Hold outlives the release": func(t *testing.T) {
 			p, won := elected(t, func(p *policy) { p.hold = time.Minute })
 			p.leave(ErrResigned)
 			if r := p.begins(at(tS), wish{}, OpRelease); won.Hold != time.Minute-tT || r.Hold != time.Minute-tS {
 				t.Errorf("%v, then %v", won.Hold, r.Hold)
+			}
+		},
+		"unless it is given up, by the leader or after": func(t *testing.T) {
+			for _, leads := range []bool{true, false} {
+				p, begin := newPlay(t, func(p *policy) { p.hold = time.Minute }), instant{wall: zero}
+				p.reads(vacant(3), begin)
+				p.answers(lands(p.begins(begin, wish{lead: true}, OpAcquire)), wasWritten, begin, begin)
+				if leads {
+					p.dropHold()
+				}
+				if p.leave(ErrResigned); !leads {
+					p.dropHold()
+				}
+				if r := p.begins(begin, wish{}, OpRelease); r.Hold != 0 {
+					t.Errorf("leads %t: %v", leads, r.Hold)
+				}
+			}
+		},
+		"an extension has what is left of it": func(t *testing.T) {
+			p, _ := elected(t, func(p *policy) { p.hold = time.Minute })
+			if r := p.begins(at(tT/2), leads, OpExtend); r.Hold != time.Minute-tT/2-tT {
+				t.Errorf("%v", r.Hold)
+			}
+		},
+		"one that begins with the release is in nothing before": func(t *testing.T) {
+			p, won := elected(t, func(p *policy) { p.hold, p.holdsLate = time.Minute, true })
+			r := p.begins(at(tT/2), leads, OpExtend)
+			p.answers(lands(r), wasWritten, at(tT/2), at(tT/2))
+			p.leave(ErrResigned)
+			if left := p.begins(at(tT/2), wish{}, OpRelease); won.Hold != 0 || r.Hold != 0 || left.Hold != time.Minute-tT/2 {
+				t.Errorf("%v, %v, then %v", won.Hold, r.Hold, left.Hold)
 			}
 		},
 		"and one that is over lasts for S": func(t *testing.T) {
@@ -698,6 +896,15 @@ func TestLeaseRule9Leave(t *testing.T) {
 			p.leave(ErrResigned)
 			if r := p.begins(at(1), wish{}, OpRelease); !r.Unsynchronized {
 				t.Errorf("%+v", r)
+			}
+		},
+		"and by who mistrusts its clock, unless a Hold ends by it": func(t *testing.T) {
+			for hold, marked := range map[time.Duration]bool{0: true, time.Minute: false} {
+				p, _ := elected(t, func(p *policy) { p.hold = hold })
+				p.bounded(time.Hour)
+				if r := p.begins(at(1), leads, OpRelease); r.Unsynchronized != marked {
+					t.Errorf("%+v", r)
+				}
 			}
 		},
 		"nor an older state of its own, if another has led since": func(t *testing.T) {
@@ -727,8 +934,13 @@ func TestLeaseWritesAreFew(t *testing.T) {
 	if len(p.writes) > 24 {
 		t.Errorf("%d writes are remembered", len(p.writes))
 	}
-	p.measured = true
-	if p.measuring(at(1000*tT/20)) || !p.mine(p.base.of) {
+	for i := range 100 { // a driver that writes at once, again and again
+		p.issue(at(1000*tT/20), OpExtend, fmt.Sprint("more", i), "")
+	}
+	if len(p.writes) != maxWrites {
+		t.Errorf("%d writes are remembered", len(p.writes))
+	}
+	if p.reads(p.writes[maxWrites-1].of, at(1000*tT/20)); p.measuring(at(1000*tT/20)) || !p.mine(p.base.of) {
 		t.Error("the last record is its own, and not measured")
 	}
 }
