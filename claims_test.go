@@ -220,6 +220,8 @@ func TestLeaseRule4Measured(t *testing.T) {
 	const s, far = time.Second, 2 * time.Hour
 	playAll(t, map[string]history{
 		"the policy":                 {set: measured, learns: []learned{{d: s, of: held(3, -5*s)}}, want: s + tT + tD, marked: true},
+		"a term of no length":        {set: measured, learns: []learned{{d: s, of: held(3, 0, ofTerm(0))}}, want: s + tT + tD, marked: true},
+		"the shortest term":          {set: measured, learns: []learned{{d: s, of: held(3, 0, ofTerm(1))}}, want: s + 1 + tD, marked: true},
 		"a long term":                {set: measured, learns: []learned{{d: s, of: held(3, 0, ofTerm(200*s))}}, want: s + 202*s, marked: true},
 		"a request is no extension":  {set: measured, learns: []learned{{d: 0, of: held(3, 0)}, {d: 5 * s, of: asked(held(3, 0), "b")}}, want: tT + tD, marked: true},
 		"the record":                 {learns: []learned{{d: s, of: held(3, -tT, unmeasured)}}, want: s + tT + tD},

@@ -131,7 +131,7 @@ func TestLeaseRule1Term(t *testing.T) {
 			p, won := elected(t, func(p *policy) { p.measured, p.checked = true, false })
 			w := wish{lead: true, keep: true, extend: tS / 4}
 			r := p.begins(off(tS/4, -tS/2), w, OpExtend) // the clock was set back by less than the allowance
-			if !won.Unsynchronized || !r.Unsynchronized || !r.TermExpiry.After(won.TermExpiry) {
+			if !won.Unsynchronized || !r.Unsynchronized || !r.TermExpiry.Equal(won.TermExpiry.Add(1)) {
 				t.Errorf("%+v after %+v", r, won)
 			}
 		},
@@ -238,6 +238,8 @@ func TestLeaseRule2View(t *testing.T) {
 				{at(tS), wish{extend: tT / 2}, tT - 2*tS},
 				{off(tS, -tT), wish{extend: tT / 2}, tT - 2*tS},
 				{off(tS, tS), wish{extend: tT / 2}, tT - 3*tS},
+				{off(tS, tT), wish{}, 0},
+				{off(tT, -tT), wish{}, 0},
 				{at(tS), leads, tT/2 - tS},
 				{at(tT / 2), leads, tT/2 - tS}, // the extension is out
 			} {
@@ -277,6 +279,15 @@ func TestLeaseRule2View(t *testing.T) {
 			}
 			p.look(off(2*tS, 3*time.Second)) // set back by more than the allowance
 			p.endedBy(ErrExpired)
+		},
+		"measured: a set-back by more ends it, though the clock is set right before the answer": func(t *testing.T) {
+			p := newPlay(t, func(p *policy) { p.measured, p.checked = true, false })
+			p.reads(vacant(3), at(0))
+			won := p.begins(at(0), leads, OpAcquire)
+			p.look(off(1, -tD-1))
+			if p.answers(lands(won), wasWritten, at(0), at(2)); p.lead != nil {
+				t.Error("it leads")
+			}
 		},
 		"measured: a set-back by the allowance is within it": func(t *testing.T) {
 			for back, lives := range map[time.Duration]bool{tD: true, tD + 1: false} {
@@ -347,6 +358,15 @@ func TestLeaseRule5AcquisitionWrites(t *testing.T) {
 			p.look(at(tT - tS))
 			p.endedBy(ErrExpired)
 			if r := p.begins(at(tT-tS), leads, OpAcquire); r.Incarnation != won.Incarnation || r.ElectionNumber != won.ElectionNumber+1 || r.WriteID == won.WriteID {
+				t.Errorf("%+v after %+v", r, won)
+			}
+		},
+		"however late, though it is not answered": func(t *testing.T) {
+			p, won := elected(t)
+			p.begins(at(3*tT), leads, OpAcquire)
+			p.open(nil)
+			p.reads(won, at(3*tT+1))
+			if r := p.begins(at(3*tT+1), leads, OpAcquire); r.Incarnation != won.Incarnation {
 				t.Errorf("%+v after %+v", r, won)
 			}
 		},
@@ -602,6 +622,10 @@ func TestLeaseRule7Open(t *testing.T) {
 			if !p.holds(at(tT-1)) || p.holds(at(tT)) {
 				t.Error("for a term from when it began")
 			}
+			p.reads(vacant(3, extended(10)), at(1))
+			if p.holds(at(1)) {
+				t.Error("what it was conditional on is gone")
+			}
 			p.reads(held(9, 0), at(1))
 			if p.holds(at(1)) {
 				t.Error("a newer record of another")
@@ -795,6 +819,16 @@ func TestLeaseRule9Leave(t *testing.T) {
 			p.reads(won, at(2))
 			if p.lead != nil || p.holds(at(2)) {
 				t.Error("it leads, or holds, by what it has given back")
+			}
+		},
+		"a request that its own writes have overtaken is not heard": func(t *testing.T) {
+			p, won := elected(t)
+			for _, d := range []time.Duration{tT / 2, tT} {
+				r := p.begins(at(d), leads, OpExtend)
+				p.answers(lands(r), wasWritten, at(d), at(d))
+			}
+			if p.reads(asked(won, "c"), at(tT)); p.lead.asked != "" {
+				t.Errorf("asked for %q", p.lead.asked)
 			}
 		},
 		"a Successor has it reserved for a term": func(t *testing.T) {
