@@ -183,6 +183,11 @@ func TestLeaseRule2View(t *testing.T) {
 			p.look(at(2))
 			p.endedBy(ErrExpired)
 		},
+		"the call that is due then is not an extension": func(t *testing.T) {
+			p, _ := elected(t)
+			p.due(at(tT-tS), leads, OpAcquire)
+			p.endedBy(ErrExpired)
+		},
 		"an answer that is too late begins none": func(t *testing.T) {
 			p := newPlay(t)
 			p.reads(vacant(3), at(0))
@@ -279,6 +284,13 @@ func TestLeaseRule2View(t *testing.T) {
 			}
 			p.look(off(2*tS, 3*time.Second)) // set back by more than the allowance
 			p.endedBy(ErrExpired)
+		},
+		"measured: each nanosecond counts": func(t *testing.T) {
+			p, _ := elected(t, func(p *policy) { p.measured, p.checked = true, false })
+			p.look(off(1, 1))
+			if v := p.lead.view; v.live(at(tT-tS-1)) || !v.live(at(tT-tS-2)) {
+				t.Errorf("%+v", v)
+			}
 		},
 		"measured: a set-back by more ends it, though the clock is set right before the answer": func(t *testing.T) {
 			p := newPlay(t, func(p *policy) { p.measured, p.checked = true, false })
@@ -553,6 +565,17 @@ func TestLeaseRule7Open(t *testing.T) {
 			p.reads(lands(one), at(tT/2+2))
 			p.liveUntil(tT/2 + tT - tS)
 		},
+		"and is its own, as long as others wait for it": func(t *testing.T) {
+			p, late := newPlay(t), at(tT-tS/2)
+			p.reads(vacant(3), at(0))
+			one := p.begins(at(0), leads, OpAcquire)
+			p.open(nil)
+			p.reads(vacant(3), late)
+			p.begins(late, leads, OpAcquire)
+			p.open(nil)
+			p.reads(lands(one), late)
+			p.due(late, leads, OpAcquire)
+		},
 		"an acquisition": func(t *testing.T) {
 			p := newPlay(t)
 			p.reads(vacant(3), at(0))
@@ -655,6 +678,7 @@ func TestLeaseRule7Open(t *testing.T) {
 			p.reads(vacant(3), at(0))
 			p.begins(at(0), leads, OpAcquire)
 			p.open(vacant(3))
+			p.open(nil) // nor has the next an answer
 			p.due(at(1), leads, OpRead)
 			p.reads(vacant(3), at(1))
 			p.due(at(1), leads, OpRead)
@@ -917,9 +941,9 @@ func TestLeaseRule9Leave(t *testing.T) {
 			}
 		},
 		"and one that is over lasts for S": func(t *testing.T) {
-			p, _ := elected(t, func(p *policy) { p.hold = tS })
+			p, _ := elected(t, func(p *policy) { p.hold = 1 })
 			p.leave(ErrResigned)
-			for d, want := range map[time.Duration]time.Duration{tS: 1, 2*tS - 1: 1, 2 * tS: 0} {
+			for d, want := range map[time.Duration]time.Duration{1: 1, tS: 1, tS + 1: 0} {
 				if r := p.vacancy(at(d)); r.Hold != want {
 					t.Errorf("released after %v with a Hold of %v, want %v", d, r.Hold, want)
 				}
