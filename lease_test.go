@@ -145,6 +145,22 @@ func TestLeaseRule1Term(t *testing.T) {
 				t.Errorf("%+v, %+v", one, two)
 			}
 		},
+		"greater than that of a request, though an older state is read": func(t *testing.T) {
+			p, won := elected(t)
+			p.answers(asked(won, "c"), wasPushed, at(1), at(1))
+			p.reads(won, at(2))
+			if r := p.begins(at(tT/2), leads, OpExtend); r.Extension != 2 {
+				t.Errorf("%+v", r)
+			}
+		},
+		"or a newer one was pushed": func(t *testing.T) {
+			p, won := elected(t)
+			p.answers(held(9, 0), wasPushed, at(1), at(1))
+			p.reads(asked(won, "c"), at(2))
+			if r := p.begins(at(2), wish{}, OpRelease); r.Extension != 2 {
+				t.Errorf("%+v", r)
+			}
+		},
 		"an announcement is in it": func(t *testing.T) {
 			p, _ := elected(t)
 			p.hostPort, p.params = []string{"h:1"}, []byte("x")
