@@ -28,6 +28,7 @@ func TestWitnessStamps(t *testing.T) {
 		"a millisecond may be cut off":   {stamp: time.Millisecond, begun: tS + 2*time.Millisecond - 1, answered: tS + 2*time.Millisecond - 1, offset: 0},
 		"no stamp":                       {stamp: never, begun: time.Hour, answered: time.Hour, before: s, offset: s},
 		"one that no clock has made":     {stamp: -2 * maxAge / 2 * 2, begun: 0, answered: 0, before: s, offset: s},
+		"the furthest that one has":      {stamp: -maxAge, begun: 0, answered: 0, offset: maxAge, ahead: true},
 		"one that is sixty years ahead":  {stamp: 60 * MaxTermLength, begun: 0, answered: 0, offset: -60 * MaxTermLength},
 	} {
 		t.Run(name, func(t *testing.T) {
