@@ -233,20 +233,24 @@ CYCLONEDX  = v1.10.0
 # goreleaser goes by git only where there is a remote, which a checkout in CI may not have.
 MAKE_DIST  = PATH="$(CURDIR)/bin:$$PATH" GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VALUE_0=https://github.com/c8e606e4/leaderelection \
 	$(CURDIR)/bin/goreleaser-$(GORELEASER) release --config deploy/goreleaser.yaml --clean --parallelism 2
-.PHONY: snapshot
-snapshot: bin/goreleaser-$(GORELEASER) bin/cyclonedx-gomod-$(CYCLONEDX)
+.PHONY: snapshot cloned
+snapshot: cloned bin/goreleaser-$(GORELEASER) bin/cyclonedx-gomod-$(CYCLONEDX)
 	$(MAKE_DIST) --snapshot
+
+# In a linked worktree go finds no commit, and the programs would not say of which they are.
+cloned:
+	@[ -d .git ] || { echo "go finds no commit in a linked worktree, such as this: git clone . DIR, and make it there"; exit 1; }
 
 # What the job build of release.yml does at a tag, and what it needs. It has not been run: nothing is released yet.
 .PHONY: release
-release: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/crane-$(CRANE) bin/cyclonedx-gomod-$(CYCLONEDX)
+release: cloned bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/crane-$(CRANE) bin/cyclonedx-gomod-$(CYCLONEDX)
 	PATH="$(CURDIR)/bin:$$PATH" bin/goreleaser-$(GORELEASER) release --config deploy/goreleaser.yaml --clean --parallelism 2
 
 # Those of linux/amd64 alone, the image, and the chart, all of which are then tried: installed, verified, run.
 # A clone with the tags of a release makes them as well, as the workflow does, for upgrades to it.
 # Needs root, debootstrap, lintian and rpm; a quarter of an hour if nothing is in Go's cache.
 .PHONY: packages
-packages: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/crane-$(CRANE) bin/cyclonedx-gomod-$(CYCLONEDX) bin/helm kube
+packages: cloned bin/goreleaser-$(GORELEASER) bin/ko-$(KO) bin/crane-$(CRANE) bin/cyclonedx-gomod-$(CYCLONEDX) bin/helm kube
 	LINUX_AMD64_ONLY=1 $(MAKE_DIST) --snapshot
 	rm -rf bin/candidate && .ci/tools/release/release.sh v1.99.0 $(CURDIR)/bin/candidate
 	cd bin/candidate && git checkout --quiet v1.99.0 && LINUX_AMD64_ONLY=1 $(MAKE_DIST)

@@ -218,6 +218,7 @@ func TestLeaseRule3Claim(t *testing.T) {
 		"patience, a request is none":  {learns: []learned{{d: s, of: held(3, 0, until(far))}, {d: 8 * s, of: asked(held(3, 0, until(far)), "b")}}, want: s + 2*tT, marked: true},
 		"patience for one term":        {learns: []learned{{d: s, of: held(3, 0, until(far))}, {d: 8 * s, of: held(3, 7*s, extended(1))}}, want: 7*s + tT + tS},
 		"patience, of a longer term":   {learns: []learned{{d: 0, of: held(3, 0, ofTerm(4*tT), until(4*tT))}, {d: s, of: held(4, s, until(far))}}, want: s + 8*tT, marked: true},
+		"a hold that is over":          {learns: []learned{{d: 0, of: vacant(3, hold(1), until(0))}}, want: tS + 1},
 	})
 }
 
@@ -245,8 +246,10 @@ func TestLeaseRule4Measured(t *testing.T) {
 		"mistrust, a vacancy":        {set: mistrusts, learns: []learned{{d: s, of: vacant(3)}}, want: s + tT + tD, marked: true},
 		"mistrust, one's own":        {set: mistrusts, learns: []learned{{d: s, of: vacant(3, reserved("a", tT))}}, want: s + tT + tD, marked: true},
 		"mistrust, the dead":         {set: func(l *lease) { mistrusts(l); isDead("i3")(l) }, learns: []learned{{d: s, of: held(3, 0)}}, want: s, marked: true},
-		"mistrust, a hold to come":   {set: func(l *lease) { mistrusts(l); l.hold = time.Hour }, learns: []learned{{d: s, of: vacant(3)}}, want: never},
+		"mistrust, a hold to come":   {set: func(l *lease) { mistrusts(l); l.hold = 1 }, learns: []learned{{d: s, of: vacant(3)}}, want: never},
 		"mistrust that ends in time": {set: func(l *lease) { mistrusts(l); l.bounded(0) }, learns: []learned{{d: s, of: vacant(3)}}, want: s},
+		"a term of no length":        {set: measured, learns: []learned{{d: s, of: held(3, 0, ofTerm(0))}}, want: s + tT + tD, marked: true},
+		"the shortest term":          {set: measured, learns: []learned{{d: s, of: held(3, 0, ofTerm(1))}}, want: s + 1 + tD, marked: true},
 	})
 }
 
@@ -371,7 +374,15 @@ func TestClaimsBury(t *testing.T) {
 	if got := l.bury(); len(got) > 0 {
 		t.Errorf("buried %q", got)
 	}
-	l.learn(vacant(3, by("i3")), wasRead, at(1), at(1))
+	l.learn(held(2, 0), wasRead, at(1), at(1))
+	for _, id := range []string{"i1", "i2", "i3"} {
+		l.dead[id] = true
+	}
+	if got := strings.Join(l.bury(), " "); got != "i1" || !l.dead["i2"] || !l.dead["i3"] {
+		t.Errorf("buried %q", got)
+	}
+	delete(l.dead, "i2")
+	l.learn(vacant(3, by("i3"), extended(10)), wasRead, at(1), at(1))
 	if got := strings.Join(l.bury(), " "); got != "i3" {
 		t.Errorf("buried %q", got)
 	}
@@ -400,6 +411,7 @@ func TestWitnessStamps(t *testing.T) {
 		"a millisecond may be cut off":   {stamp: time.Millisecond, begun: tS + 2*time.Millisecond - 1, answered: tS + 2*time.Millisecond - 1, offset: 0},
 		"no stamp":                       {stamp: never, begun: time.Hour, answered: time.Hour, before: s, offset: s},
 		"one that no clock has made":     {stamp: -2 * maxAge / 2 * 2, begun: 0, answered: 0, before: s, offset: s},
+		"the furthest that one has":      {stamp: -maxAge, begun: 0, answered: 0, offset: maxAge, ahead: true},
 		"one that is sixty years ahead":  {stamp: 60 * MaxTermLength, begun: 0, answered: 0, offset: -60 * MaxTermLength},
 	} {
 		t.Run(name, func(t *testing.T) {

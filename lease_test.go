@@ -135,7 +135,7 @@ func TestLeaseRule1Term(t *testing.T) {
 			p, won := elected(t, func(p *policy) { p.measured, p.checked = true, false })
 			w := wish{lead: true, keep: true, extend: tS / 4}
 			r := p.begins(off(tS/4, -tS/2), w, OpExtend) // the clock was set back by less than the allowance
-			if !won.Unsynchronized || !r.Unsynchronized || !r.TermExpiry.After(won.TermExpiry) {
+			if !won.Unsynchronized || !r.Unsynchronized || !r.TermExpiry.Equal(won.TermExpiry.Add(1)) {
 				t.Errorf("%+v after %+v", r, won)
 			}
 		},
@@ -153,6 +153,33 @@ func TestLeaseRule1Term(t *testing.T) {
 			p, _ := elected(t)
 			p.hostPort, p.params = []string{"h:1"}, []byte("x")
 			if r := p.begins(at(tT/2), leads, OpExtend); r.HostPort[0] != "h:1" || string(r.ConnectionParams) != "x" {
+				t.Errorf("%+v", r)
+			}
+		},
+		"nor behind what was asked for and is not answered": func(t *testing.T) {
+			p, won := elected(t)
+			one := p.begins(at(tT/2), leads, OpExtend)
+			p.open(nil)
+			p.reads(won, at(tT/2))
+			two := p.begins(off(tT/2+1, -tS), leads, OpExtend)
+			if p.answers(lands(two), wasWritten, off(tT/2+1, -tS), off(tT/2+1, -tS)); !two.TermExpiry.Equal(one.TermExpiry) {
+				t.Errorf("%+v after %+v", two, one)
+			}
+			p.liveUntil(tT/2 + tT - tS)
+		},
+		"greater than that of a request, though an older state is read": func(t *testing.T) {
+			p, won := elected(t)
+			p.answers(asked(won, "c"), wasPushed, at(1), at(1))
+			p.reads(won, at(2))
+			if r := p.begins(at(tT/2), leads, OpExtend); r.Extension != 2 {
+				t.Errorf("%+v", r)
+			}
+		},
+		"or a newer one was pushed": func(t *testing.T) {
+			p, won := elected(t)
+			p.answers(held(9, 0), wasPushed, at(1), at(1))
+			p.reads(asked(won, "c"), at(2))
+			if r := p.begins(at(2), wish{}, OpRelease); r.Extension != 2 {
 				t.Errorf("%+v", r)
 			}
 		},
@@ -279,6 +306,81 @@ func TestLeaseRule2View(t *testing.T) {
 				t.Errorf("%+v", v)
 			}
 		},
+		"the call that is due then is not an extension": func(t *testing.T) {
+			p, _ := elected(t)
+			p.due(at(tT-tS), leads, OpAcquire)
+			p.endedBy(ErrExpired)
+		},
+		"the alarm is set for its end, by either clock, or for its extension": func(t *testing.T) {
+			p, _ := elected(t)
+			for _, c := range []struct {
+				now  instant
+				w    wish
+				want time.Duration
+			}{
+				{at(tS), wish{extend: tT / 2}, tT - 2*tS},
+				{off(tS, -tT), wish{extend: tT / 2}, tT - 2*tS},
+				{off(tS, tS), wish{extend: tT / 2}, tT - 3*tS},
+				{off(tS, tT), wish{}, 0},
+				{off(tT, -tT), wish{}, 0},
+				{at(tS), leads, tT/2 - tS},
+				{at(tT / 2), leads, tT/2 - tS}, // the extension is out
+			} {
+				a := newAlarm(c.now)
+				if p.wake(&a, c.w); a.in != c.want {
+					t.Errorf("%v, %+v: after %v, want %v", c.now, c.w, a.in, c.want)
+				}
+			}
+		},
+		"measured: a suspend counts from when it may have won": func(t *testing.T) {
+			p := newPlay(t, func(p *policy) { p.measured, p.checked = true, false })
+			p.reads(vacant(3), at(0))
+			won := p.begins(at(0), leads, OpAcquire)
+			if !p.measuring(at(tT-tS-1)) || p.measuring(at(tT-tS)) {
+				t.Error("not as long as its view could be")
+			}
+			p.open(nil)
+			if !p.measuring(at(1)) {
+				t.Error("not while its outcome is open")
+			}
+			if p.answers(lands(won), wasWritten, at(0), at(1)); p.measuring(at(1)) {
+				t.Error("of a write that has its answer")
+			}
+			r := p.begins(at(tT/2), leads, OpExtend)
+			if p.answers(lands(r), wasWritten, at(tT/2), at(tT/2)); p.measuring(at(tT / 2)) {
+				t.Error("of an extension that has its answer")
+			}
+			if p, _ := elected(t); p.measuring(at(1)) {
+				t.Error("though wall clocks are compared")
+			}
+		},
+		"measured: each nanosecond counts": func(t *testing.T) {
+			p, _ := elected(t, func(p *policy) { p.measured, p.checked = true, false })
+			p.look(off(1, 1))
+			if v := p.lead.view; v.live(at(tT-tS-1)) || !v.live(at(tT-tS-2)) {
+				t.Errorf("%+v", v)
+			}
+		},
+		"measured: a set-back by more ends it, though the clock is set right before the answer": func(t *testing.T) {
+			p := newPlay(t, func(p *policy) { p.measured, p.checked = true, false })
+			p.reads(vacant(3), at(0))
+			won := p.begins(at(0), leads, OpAcquire)
+			p.look(off(1, -tD-1))
+			if p.answers(lands(won), wasWritten, at(0), at(2)); p.lead != nil {
+				t.Error("it leads")
+			}
+		},
+		"measured: a set-back by the allowance is within it": func(t *testing.T) {
+			for back, lives := range map[time.Duration]bool{tD: true, tD + 1: false} {
+				p, _ := elected(t, func(p *policy) { p.measured, p.checked = true, false })
+				if p.lead.view.live(off(tS, -back)) != lives {
+					t.Errorf("set back by %v, it lives: %t", back, !lives)
+				}
+				if p.look(off(tS, -back)); (p.lead != nil) != lives {
+					t.Errorf("set back by %v, it still lives: %t", back, !lives)
+				}
+			}
+		},
 	}.run(t)
 }
 
@@ -347,6 +449,15 @@ func TestLeaseRule5AcquisitionWrites(t *testing.T) {
 			p.reads(vacant(3, func(r *RaceEntry) { r.Extra = map[string]string{"new": "1"} }), at(0))
 			if r := p.begins(at(0), leads, OpAcquire); r.Extra["new"] != "1" {
 				t.Errorf("%+v", r)
+			}
+		},
+		"however late, though it is not answered": func(t *testing.T) {
+			p, won := elected(t)
+			p.begins(at(3*tT), leads, OpAcquire)
+			p.open(nil)
+			p.reads(won, at(3*tT+1))
+			if r := p.begins(at(3*tT+1), leads, OpAcquire); r.Incarnation != won.Incarnation {
+				t.Errorf("%+v after %+v", r, won)
 			}
 		},
 	}.run(t)
@@ -435,6 +546,20 @@ func TestLeaseRule6QuietOfARobber(t *testing.T) {
 			}
 			p.due(off(s, ahead), leads, OpRelease)
 		},
+		"a bound that fits does not": func(t *testing.T) {
+			p, r := rob(t, held(3, 0))
+			p.answers(lands(r), wasWritten, off(s, ahead), off(s, ahead))
+			p.bounded(tS)
+			p.leave(ErrResigned)
+			p.due(off(s, ahead), wish{}, OpRelease)
+		},
+		"nor by its own bound": func(t *testing.T) {
+			p, r := rob(t, vacant(3))
+			p.answers(lands(r), wasWritten, off(s, ahead), off(s, ahead))
+			p.bounded(time.Hour)
+			p.endedBy(ErrClockSkew)
+			p.due(off(s, ahead), leads, OpRelease)
+		},
 	}.run(t)
 }
 
@@ -499,6 +624,16 @@ func TestLeaseRule6QuietOfASetBack(t *testing.T) {
 			p.reads(vacant(3), at(1))
 			p.answers(lands(p.begins(at(1), leads, OpAcquire)), wasWritten, at(1), at(1))
 			p.liveUntil(1 + tT - tS)
+		},
+		"to another state of the same order": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(vacant(3), at(-1))
+			p.reads(vacant(3, by("y")), at(0))
+			r := p.begins(at(0), leads, OpAcquire)
+			if p.answers(lands(r), wasWritten, at(0), at(0)); p.lead != nil {
+				t.Error("it leads")
+			}
+			p.due(at(tT+tD-1), leads, "")
 		},
 	}.run(t)
 }
@@ -621,6 +756,7 @@ func TestLeaseRule7Open(t *testing.T) {
 			p.reads(vacant(3), at(0))
 			p.begins(at(0), leads, OpAcquire)
 			p.open(vacant(3))
+			p.open(nil) // nor has the next an answer
 			p.due(at(1), leads, OpRead)
 			p.reads(vacant(3), at(1))
 			p.due(at(1), leads, OpRead)
@@ -635,6 +771,53 @@ func TestLeaseRule7Open(t *testing.T) {
 			p.due(at(1), leads, OpRead)
 			p.reads(vacant(3), at(1))
 			p.due(at(1), leads, OpAcquire)
+		},
+		"either of two may have happened": func(t *testing.T) {
+			p, won := elected(t)
+			one := p.begins(at(tT/2), leads, OpExtend)
+			p.open(nil)
+			p.reads(won, at(tT/2+1))
+			p.begins(at(tT/2+1), leads, OpExtend)
+			p.open(nil)
+			p.reads(lands(one), at(tT/2+2))
+			p.liveUntil(tT/2 + tT - tS)
+		},
+		"and is its own, as long as others wait for it": func(t *testing.T) {
+			p, late := newPlay(t), at(tT-tS/2)
+			p.reads(vacant(3), at(0))
+			one := p.begins(at(0), leads, OpAcquire)
+			p.open(nil)
+			p.reads(vacant(3), late)
+			p.begins(late, leads, OpAcquire)
+			p.open(nil)
+			p.reads(lands(one), late)
+			p.due(late, leads, OpAcquire)
+		},
+		"the alarm is set for when it is nothing any more": func(t *testing.T) {
+			p := newPlay(t)
+			p.reads(vacant(3), at(0))
+			p.begins(at(0), leads, OpAcquire)
+			p.open(nil)
+			for now, want := range map[time.Duration]time.Duration{1: tT - 1, tT: time.Hour} {
+				a := newAlarm(at(now))
+				if p.wake(&a, wish{}); a.in != want {
+					t.Errorf("at %v: after %v, want %v", now, a.in, want)
+				}
+			}
+		},
+		"nor one that hides what was won": func(t *testing.T) {
+			p, won := elected(t)
+			p.reads(asked(won, "c"), at(1))
+			p.leave(ErrResigned)
+			p.reads(vacant(3), at(2))
+			p.due(at(2), wish{}, OpRead)
+		},
+		"what was begun over a pushed vacancy": func(t *testing.T) {
+			p := newPlay(t)
+			p.answers(vacant(3), wasPushed, at(0), at(0))
+			p.begins(at(0), leads, OpAcquire)
+			p.open(nil)
+			p.due(at(1), wish{}, OpRead)
 		},
 	}.run(t)
 }
@@ -654,6 +837,7 @@ func TestLeaseRule8Loss(t *testing.T) {
 		"a request":                  {func(won *RaceEntry) *RaceEntry { return asked(won, "c") }, wasPushed, false},
 		"a release by another":       {func(won *RaceEntry) *RaceEntry { return vacant(4, by(won.Incarnation), extended(1)) }, wasRead, true},
 		"a clone's extension":        {func(won *RaceEntry) *RaceEntry { r := won.Clone(); r.Extension, r.WriteID = 1, "clone"; return r }, wasRead, true},
+		"a clone's acquisition":      {func(won *RaceEntry) *RaceEntry { r := won.Clone(); r.WriteID = "clone"; return r }, wasRead, true},
 		"a clone's in the same tick": {func(won *RaceEntry) *RaceEntry { r := won.Clone(); r.WriteID, r.Token = "clone", nil; return r }, wasRead, true},
 		"with the same numbers": {func(won *RaceEntry) *RaceEntry {
 			r := won.Clone()
@@ -691,7 +875,7 @@ func TestLeaseRule8Loss(t *testing.T) {
 				p, won := elected(t)
 				p.reads(lost, at(2))
 				p.due(at(3), leads, "")
-				if r := p.begins(at(tT/2), leads, OpExtend); r.ElectionNumber != won.ElectionNumber || !sameVersion(r.Token, lost.Token) {
+				if r := p.begins(at(tT/2), leads, OpExtend); r.ElectionNumber != won.ElectionNumber || r.Extension != 1 || !sameVersion(r.Token, lost.Token) {
 					t.Errorf("%+v over %+v", r, lost)
 				}
 			}
@@ -737,6 +921,23 @@ func TestLeaseRule8Loss(t *testing.T) {
 			if p.answers(lands(r, tT+tD+tT/2+1), wasWritten, now, now); p.lead == nil || p.mistrust || !r.Unsynchronized {
 				t.Errorf("%v, mistrust %t, %+v", p.ended, p.mistrust, r)
 			}
+		},
+		"another of the same number, from before an extension": func(t *testing.T) {
+			p, won := elected(t)
+			r := p.begins(at(tT/2), leads, OpExtend)
+			p.answers(lands(r), wasWritten, at(tT/2), at(tT/2))
+			p.reads(held(won.ElectionNumber, tS), at(tT/2)) // the store was set back, and another has acquired
+			p.endedBy(ErrOusted)
+		},
+		"over one whose term is over": func(t *testing.T) {
+			p, _ := elected(t)
+			p.reads(held(2, -tT-tS), at(2))
+			p.due(at(tT/2), leads, OpExtend)
+		},
+		"over what is reserved for another": func(t *testing.T) {
+			p, _ := elected(t)
+			p.reads(vacant(1, reserved("c", time.Hour)), at(2))
+			p.due(at(tT/2), leads, OpExtend)
 		},
 	}.run(t)
 }
@@ -895,9 +1096,9 @@ func TestLeaseRule9Leave(t *testing.T) {
 			}
 		},
 		"and one that is over lasts for S": func(t *testing.T) {
-			p, _ := elected(t, func(p *policy) { p.hold = tS })
+			p, _ := elected(t, func(p *policy) { p.hold = 1 })
 			p.leave(ErrResigned)
-			for d, want := range map[time.Duration]time.Duration{tS: 1, 2*tS - 1: 1, 2 * tS: 0} {
+			for d, want := range map[time.Duration]time.Duration{1: 1, tS: 1, tS + 1: 0} {
 				if r := p.vacancy(at(d)); r.Hold != want {
 					t.Errorf("released after %v with a Hold of %v, want %v", d, r.Hold, want)
 				}
@@ -921,6 +1122,80 @@ func TestLeaseRule9Leave(t *testing.T) {
 			p := newPlay(t)
 			p.reads(held(3, 0), at(0))
 			p.due(at(1), wish{}, "")
+		},
+		"a request that its own writes have overtaken is not heard": func(t *testing.T) {
+			p, won := elected(t)
+			for _, d := range []time.Duration{tT / 2, tT} {
+				r := p.begins(at(d), leads, OpExtend)
+				p.answers(lands(r), wasWritten, at(d), at(d))
+			}
+			if p.reads(asked(won, "c"), at(tT)); p.lead.asked != "" {
+				t.Errorf("asked for %q", p.lead.asked)
+			}
+		},
+		"one to itself is granted": func(t *testing.T) {
+			p, won := elected(t)
+			p.reads(asked(won, "a"), at(1))
+			if r := p.begins(at(tT/2), leads, OpExtend); r.Successor != "" || p.lead.asked != "" {
+				t.Errorf("%+v, asked for %q", r, p.lead.asked)
+			}
+		},
+		"one on a record that it puts its own over is not for it": func(t *testing.T) {
+			p, _ := elected(t)
+			p.reads(vacant(1, reserved("c", -tT)), at(1))
+			if r := p.begins(at(tT/2), leads, OpExtend); r.Successor != "" {
+				t.Errorf("%+v", r)
+			}
+		},
+		"nor one on the record of its last leadership": func(t *testing.T) {
+			p, won := elected(t)
+			p.leave(ErrResigned)
+			r := p.begins(at(1), leads, OpAcquire)
+			p.answers(lands(r), wasWritten, at(1), at(1))
+			p.reads(asked(won, "c"), at(2)) // the store was set back
+			if r := p.begins(at(tT/2+1), leads, OpExtend); r.Successor != "" {
+				t.Errorf("%+v", r)
+			}
+		},
+		"unless it is given up, by the leader or after": func(t *testing.T) {
+			for _, leads := range []bool{true, false} {
+				p, begin := newPlay(t, func(p *policy) { p.hold = time.Minute }), instant{wall: zero}
+				p.reads(vacant(3), begin)
+				p.answers(lands(p.begins(begin, wish{lead: true}, OpAcquire)), wasWritten, begin, begin)
+				if leads {
+					p.dropHold()
+				}
+				if p.leave(ErrResigned); !leads {
+					p.dropHold()
+				}
+				if r := p.begins(begin, wish{}, OpRelease); r.Hold != 0 {
+					t.Errorf("leads %t: %v", leads, r.Hold)
+				}
+			}
+		},
+		"an extension has what is left of it": func(t *testing.T) {
+			p, _ := elected(t, func(p *policy) { p.hold = time.Minute })
+			if r := p.begins(at(tT/2), leads, OpExtend); r.Hold != time.Minute-tT/2-tT {
+				t.Errorf("%v", r.Hold)
+			}
+		},
+		"one that begins with the release is in nothing before": func(t *testing.T) {
+			p, won := elected(t, func(p *policy) { p.hold, p.holdsLate = time.Minute, true })
+			r := p.begins(at(tT/2), leads, OpExtend)
+			p.answers(lands(r), wasWritten, at(tT/2), at(tT/2))
+			p.leave(ErrResigned)
+			if left := p.begins(at(tT/2), wish{}, OpRelease); won.Hold != 0 || r.Hold != 0 || left.Hold != time.Minute-tT/2 {
+				t.Errorf("%v, %v, then %v", won.Hold, r.Hold, left.Hold)
+			}
+		},
+		"and by who mistrusts its clock, unless a Hold ends by it": func(t *testing.T) {
+			for hold, marked := range map[time.Duration]bool{0: true, time.Minute: false} {
+				p, _ := elected(t, func(p *policy) { p.hold = hold })
+				p.bounded(time.Hour)
+				if r := p.begins(at(1), leads, OpRelease); r.Unsynchronized != marked {
+					t.Errorf("%+v", r)
+				}
+			}
 		},
 	}.run(t)
 }
@@ -958,8 +1233,13 @@ func TestLeaseWritesAreFew(t *testing.T) {
 	if len(p.writes) > 24 {
 		t.Errorf("%d writes are remembered", len(p.writes))
 	}
-	p.measured = true
-	if p.measuring(at(1000*tT/20)) || !p.mine(p.base.of) {
+	for i := range 100 { // a driver that writes at once, again and again
+		p.issue(at(1000*tT/20), OpExtend, fmt.Sprint("more", i), "")
+	}
+	if len(p.writes) != maxWrites {
+		t.Errorf("%d writes are remembered", len(p.writes))
+	}
+	if p.reads(p.writes[maxWrites-1].of, at(1000*tT/20)); p.measuring(at(1000*tT/20)) || !p.mine(p.base.of) {
 		t.Error("the last record is its own, and not measured")
 	}
 }

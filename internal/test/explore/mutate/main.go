@@ -1,5 +1,6 @@
 // Command mutate makes every small mutant of some Go files of a package, one at a time, and runs the package's tests on each. It
-// prints the mutants that survive: a test is missing, or the mutant behaves like the code. No file is changed.
+// prints the mutants that survive: a test is missing, or the mutant behaves like the code. No file is changed. The order is random, so
+// that a run which is cut short is a sample.
 //
 //	go run ./internal/test/explore/mutate -run 'TestLease|TestClaims|TestWitness' -run TestExplore claims.go lease.go view.go witness.go
 //
@@ -14,6 +15,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -140,6 +142,7 @@ func test(files, run []string, timeout time.Duration, jobs int, only string, lis
 		}
 		return nil
 	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return err
