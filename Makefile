@@ -81,7 +81,7 @@ WITH_postgres = ./internal/test/apart/fencesql
 WITH_sql      = ./internal/test/apart/fencesql
 test-store: $(if $(filter kubernetes,$(STORE)),kube) $(filter consul,$(STORE))
 	@[ -d deciders/$(STORE) ] || { echo "there is no store $(STORE): STORE is the name of a directory of deciders"; exit 1; }
-	$(GOTEST) -race -p $(P) -timeout 20m $(TESTFLAGS) ./deciders/$(STORE)/... $(WITH_$(STORE))
+	$(GOTEST) -race -p $(P) -timeout 20m $(TESTFLAGS) ./deciders/$(STORE)/... $(patsubst %/go.mod,./%/...,$(wildcard deciders/$(STORE)/*/go.mod)) $(WITH_$(STORE))
 
 # Each store's servers for MINUTES, CHAOS_P stores at a time, as root; and one run that must
 # find what is broken on purpose.

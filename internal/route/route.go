@@ -163,13 +163,23 @@ func (s *State) Led() bool {
 	return s.Known() && !s.Entry.Vacant() && (s.table.lasting || s.UntilNext() > 0)
 }
 
+// Gone is when the leader's term is over by the table's clock, for every clock
+// within bounds, if it is not extended and its expiry is right; the zero time if nobody leads, or nobody knows.
+func (s *State) Gone() time.Time {
+	if !s.Known() || s.Entry.Vacant() || s.table.lasting {
+		return time.Time{}
+	}
+	return s.gone
+}
+
 // UntilNext is how long it is at least until there can be a leader after the one
 // of s, if that one does not hand over; zero where there may be one at once.
 func (s *State) UntilNext() time.Duration {
-	if !s.Known() || s.Entry.Vacant() || s.table.lasting {
+	gone := s.Gone()
+	if gone.IsZero() {
 		return 0
 	}
-	return max(0, min(s.gone.Sub(s.table.clock.Now().Round(0)), s.until-s.table.elapsed()))
+	return max(0, min(gone.Sub(s.table.clock.Now().Round(0)), s.until-s.table.elapsed()))
 }
 
 // Changed is closed when there is a newer State.

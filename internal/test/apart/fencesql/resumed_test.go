@@ -24,7 +24,7 @@ type interest struct {
 	db     *sql.DB
 	fences *fencesql.Table
 	day    string
-	booked func(account int64)
+	booked func(ctx context.Context, account int64)
 }
 
 func (i *interest) run(ctx context.Context, view *leaderelection.TimeView) error {
@@ -45,7 +45,7 @@ func (i *interest) run(ctx context.Context, view *leaderelection.TimeView) error
 		if err != nil {
 			return err
 		}
-		i.booked(account)
+		i.booked(ctx, account)
 	}
 	return context.Cause(ctx)
 }
@@ -76,10 +76,11 @@ func Example_resumed() {
 
 	for _, machine := range []string{"a", "b", "c"} {
 		ctx, stop := context.WithCancelCause(context.Background())
-		job := &interest{db, fences, "2026-11-28", func(account int64) {
+		job := &interest{db, fences, "2026-11-28", func(ctx context.Context, account int64) {
 			fmt.Println(machine, "has booked account", account)
 			if machine == "a" {
 				stop(errors.New("the machine shuts down"))
+				<-ctx.Done() // the leader's ctx ends a moment later
 			}
 		}}
 		err := leaderelection.Config{
