@@ -143,7 +143,7 @@ func TestDurability(t *testing.T) {
 	set("innodb_flush_log_at_trx_commit", "2", "1", "innodb_flush_log_at_trx_commit is 2", "= 1")
 	set("sync_binlog", "0", "1", "sync_binlog is 0", "= 1")
 	set("read_only", "1", "0", "read_only is on", "primary")
-	set("rpl_semi_sync_master_timeout", "10000", "4294967295", "waits for 10000 ms only", "4294967295")
+	set("rpl_semi_sync_master_timeout", "10000", "4294967295", "waits for only 10000 ms", "4294967295")
 	set("rpl_semi_sync_master_enabled", "0", "1", "to 1 replicas is asynchronous")
 	feedtest.Eventually(t, "semi-synchronous again", func() bool { return status(t, p.db, "Rpl_semi_sync_master_status") == "ON" })
 	warns()
