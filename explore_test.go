@@ -294,7 +294,7 @@ func TestKeyKnowsAllFields(t *testing.T) {
 
 // TestCanonical: what follows from two worlds that have one key is the same. So a key leaves out nothing that decides.
 func TestCanonical(t *testing.T) {
-	most := 20_000
+	most := 4_000
 	if testing.Short() {
 		most = 300
 	}
