@@ -2,8 +2,11 @@ package leaderelection
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/binary"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"reflect"
 	"runtime"
@@ -389,4 +392,582 @@ func (w *world) judged() string {
 	}
 	slices.Sort(all)
 	return fmt.Sprint(w.store.Vacant(), all)
+}
+
+// What follows says which worlds are the same: those with one key. What a key leaves out can decide nothing any more, and each
+// line says why. TestCanonical compares what follows from worlds that have one key. What is canonical:
+//
+//   - times are relative to now, and no further in the past than any rule looks;
+//   - numbers keep their order, and their distances up to gap; so do extensions of one number;
+//   - random ids and versions are named by order of appearance;
+//   - what only one host still knows is named for that host alone: see key;
+//   - hosts that are alike but for their names change places.
+
+// gap is up to where the distance of two numbers counts. A write that is accepted by a store that keeps what it was given is numbered one
+// above the record, which is the greatest of all that was ever told. So only the order counts. Else a number may meet one that is lost.
+func (s *scope) gap() uint64 {
+	if s.backs > 0 || s.pushes > 2 || s.clones > 0 {
+		return 3
+	}
+	return 1
+}
+
+// fields are those of the machine that a key knows. TestKeyKnowsAllFields fails if there is another: say here what it
+// means, and then here.
+var fields = map[string]string{
+	"lease":     "claims witness writes unsure refused proof at proved highest held lead ended",
+	"claims":    "policy mistrust newest base older doubt disputed longest quiet dead", // disputed only tells a driver to read
+	"claim":     "of seen proved",
+	"witness":   "offset bound",
+	"write":     "kind of over old begun view done",
+	"lead":      "number view asked confirmed expiry last held",
+	"viewEnd":   "wall mono early apart",
+	"instant":   "wall mono",
+	"policy":    "id term skew hold holdsLate measured checked hostPort params priority",
+	"RaceEntry": "LeaderID HostPort ConnectionParams TermExpiry TermLength ElectionNumber Extension Incarnation WriteID Successor Unsynchronized Hold Priority Extra Token Emptied",
+}
+
+// item is a part of a key: a value as it is, or a number or extension that is still to be named.
+type item struct {
+	kind itemKind
+	v    uint64
+}
+
+type itemKind int8
+
+const (
+	plain itemKind = iota
+	number
+	extension // of the number before it
+)
+
+// keyer makes keys.
+type keyer struct {
+	*world
+	places  []int // the hosts, in the order of the key
+	items   []item
+	shared  int // so many items are of what all may still see
+	out     []byte
+	records []*RaceEntry // by name
+	reach   int          // so many of them may still be told, or are led by
+	known   int          // and so many ids are of these
+	ids     []string
+	numbers []uint64
+	orders  [][2]uint64
+	names   []uint64
+
+	oldest time.Duration // how long ago the oldest call began whose answer tells of claims
+	far    time.Duration // the furthest that a clock is off
+	lives  bool          // see lostLives
+	least  []byte        // see permute
+}
+
+func (k *keyer) int(v int64) {
+	k.items = append(k.items, item{plain, uint64(v)<<1 ^ uint64(v>>63)})
+}
+
+func (k *keyer) bits(all ...bool) {
+	v := int64(0)
+	for i, b := range all {
+		if b {
+			v |= 1 << i
+		}
+	}
+	k.int(v)
+}
+
+// time adds a time that is relative to now, and at least -limit. Parts of a tick are kept: they tell clones apart.
+func (k *keyer) time(t, limit time.Duration) {
+	if t < -limit {
+		t = -limit + t%tick
+	}
+	if t%tick == 0 {
+		k.int(int64(t/tick) * 2)
+	} else {
+		k.int(int64(t)*2 + 1)
+	}
+}
+
+func (k *keyer) wall(t time.Time, limit time.Duration) {
+	if t.IsZero() { // of an emptied record
+		k.int(1)
+		return
+	}
+	k.time(t.Sub(k.world.time()), limit)
+}
+
+func (k *keyer) order(r *RaceEntry) {
+	k.items = append(k.items, item{number, uint64(r.ElectionNumber)}, item{extension, r.Extension})
+}
+
+// name adds what tells a write from all others.
+func (k *keyer) name(r *RaceEntry) {
+	k.order(r)
+	k.id(r.WriteID)
+	k.id(r.Incarnation)
+}
+
+func (k *keyer) number(n ElectionNumber) { k.items = append(k.items, item{number, uint64(n)}) }
+
+func (k *keyer) id(s string) {
+	if s == "" {
+		k.int(0)
+		return
+	}
+	j := slices.Index(k.ids, s)
+	if j < 0 {
+		j = len(k.ids)
+		k.ids = append(k.ids, s)
+	}
+	k.int(int64(j + 1))
+}
+
+// marks adds which of the ids that the world shows are in a set.
+func (k *keyer) marks(in func(id string) bool) {
+	for j, id := range k.ids {
+		if in(id) {
+			k.int(int64(j + 1))
+		}
+	}
+	k.int(0)
+}
+
+// longWait is longer than any wait of a rule.
+func (s *scope) longWait() time.Duration {
+	p := &s.policy
+	return max(2*p.term, p.term+3*p.skew, p.term+drift(p.term, p.skew)) + 2*p.hold + tick
+}
+
+// floor is how long ago a term has ended that is over by all clocks, at all looks that are still to be compared with it.
+func (k *keyer) floor() time.Duration { return k.policy.hold + k.policy.skew + k.far + k.oldest }
+
+func (s *scope) furthest() (far time.Duration) {
+	for _, all := range [][]int8{s.offs, s.wrong, s.storeOffs} {
+		for _, o := range all {
+			far = max(far, ticks(o).Abs())
+		}
+	}
+	return far
+}
+
+// kept reports whether r is kept for somebody. Else its TermExpiry says nothing, nor since when it is known.
+func kept(r *RaceEntry) bool {
+	return !r.Vacant() || r.Emptied || r.Hold != 0 || r.Successor != "" && r.Successor != AnySuccessor
+}
+
+// record adds a record that host i knows, or any host if i is negative.
+func (k *keyer) record(i int, r *RaceEntry) {
+	if r == nil {
+		k.int(0)
+		return
+	}
+	if j := slices.Index(k.records, r); j >= 0 {
+		k.int(int64(j + 1))
+		return
+	}
+	k.records = append(k.records, r)
+	k.int(int64(len(k.records)))
+	k.name(r)
+	k.bits(r.Vacant(), r.Emptied, r.Unsynchronized, r.Successor != "", r.Successor == AnySuccessor,
+		k.lives && slices.Contains(k.lost[0], r), k.lives && slices.Contains(k.lost[1], r))
+	if r.Successor != "" && r.Successor != AnySuccessor {
+		k.int(int64(slices.Index(hostNames, r.Successor)))
+	}
+	if kept(r) && (i < 0 || !k.overForGood(i, r)) {
+		k.wall(r.TermExpiry, k.floor())
+		k.int(int64(r.Hold))
+	}
+	v, _ := r.Token.(*stored)
+	if v == nil {
+		return
+	}
+	by := -1 // a crashed process: nobody's
+	for place, h := range k.places {
+		if k.hosts[h].process == v.by && (i < 0 || i == h) { // it counts only for who may release it
+			by = place
+		}
+	}
+	k.int(int64(by))
+	if k.stamps && i < 0 { // see witness.observe: low stays as it is, high grows
+		k.wall(v.at, k.longWait()+2*k.far)
+		k.int(int64(max(v.low, -k.policy.skew-tick)))
+	}
+}
+
+// claim adds a claim of host i.
+func (k *keyer) claim(i int, c claim) {
+	if k.record(i, c.of); c.of == nil {
+		return
+	}
+	limit := k.longWait() + k.oldest
+	e, at := k.hosts[i].l.claims.end(c), k.at(i)
+	seen := c.seen - at.mono
+	byWall := k.steady() && !e.wall.IsZero() && e.mono != 0 && e.mono-at.mono >= e.wall.Sub(at.wall) // the other part never comes first
+	if !kept(c.of) && !k.stamps && !k.bounds || k.overForGood(i, c.of) || byWall {
+		seen = -limit
+	}
+	k.time(seen, limit)
+}
+
+// steady reports whether both clocks of each host run alike, and are what its rules go by.
+func (s *scope) steady() bool {
+	return !s.sets && s.jumps == 0 && !s.suspends && !s.slips && !s.policy.measured && !s.mixed && !s.stamps && !s.bounds && s.clones == 0
+}
+
+// overForGood reports whether host i's wall clock shows that a claim of r is over, and will show it at all looks that count.
+func (k *keyer) overForGood(i int, r *RaceEntry) bool {
+	e, at := k.hosts[i].l.claims.end(claim{of: r, seen: math.MaxInt32}), k.at(i)
+	at.wall = at.wall.Add(-k.oldest)
+	return (k.steady() || k.suspends && !k.policy.measured) && !r.Vacant() && !r.Unsynchronized && (e == free || e.byWall(at))
+}
+
+// view adds a view of host i, if it is not over for good.
+func (k *keyer) view(i int, v *viewEnd) {
+	at := k.at(i)
+	wall, mono := v.wall.Sub(at.wall), v.mono-at.mono
+	switch {
+	case k.expired(i, v):
+		k.int(-1)
+	case k.steady() && v.apart == 0:
+		k.time(min(wall, mono), 0) // the other part never comes
+	default:
+		k.time(mono, 0)
+		k.time(wall, 2*k.far)
+		k.int(int64(v.early))
+		k.int(int64(v.apart))
+	}
+}
+
+// sign adds what is known of the set-backs that count.
+func (k *keyer) sign(n int8) {
+	if k.lives {
+		k.int(int64(n))
+	}
+}
+
+// written adds what a write has written. Whatever compares it compares it with a record.
+func (k *keyer) written(i int, r *RaceEntry) {
+	k.name(r)
+	k.wall(r.TermExpiry, k.floor())
+	k.bits(r.Unsynchronized, k.lives && k.gone(0, r.WriteID), k.lives && k.gone(1, r.WriteID))
+	k.sign(k.hosts[i].signedBy(r.Incarnation))
+}
+
+// shows reports whether a record that the host knows, or may be told of, is what w wrote, or a clone may still draw the same.
+func (k *keyer) shows(w *write) bool {
+	if slices.ContainsFunc(k.records, w.led) {
+		return true
+	}
+	for _, h := range k.hosts {
+		for j := range h.calls {
+			if c := &h.calls[j]; c.put != nil && !c.done && !k.doomed(c) && w.led(c.put) {
+				return true
+			}
+		}
+		if slices.Contains(randomIDs[:h.draws], w.of.WriteID) {
+			return true
+		}
+	}
+	return false
+}
+
+// write adds a write of host i, or nothing if it decides nothing any more.
+func (k *keyer) write(i, n int) {
+	h := k.hosts[i]
+	w, l, age := &h.l.writes[n], h.l, k.at(i).mono-h.l.writes[n].begun.mono
+	shown := k.shows(w)
+	// It may make this candidate read before it leaves, or begin a quiet.
+	holds := age < l.term && (k.leaves || k.asks > 0 || k.stamps) && (l.proved == nil || l.proved.Compare(w.over) <= 0 || w.led(l.proved)) || k.bounds && age < k.longWait()
+	// It is counted by the next extension of the same leadership.
+	var again []*RaceEntry // may be the base
+	if k.stale || k.reads > 0 || k.backs > 0 || k.current || k.clones > 0 {
+		again = k.records
+	}
+	now := []*RaceEntry{l.newest.of, l.base.of}
+	same := func(r *RaceEntry) bool { return r != nil && r.ElectionNumber == w.of.ElectionNumber }
+	counts := w.of.Extension > 0 && !slices.ContainsFunc(now, func(r *RaceEntry) bool { return same(r) && r.Extension >= w.of.Extension }) &&
+		(l.lead != nil && l.lead.number == w.of.ElectionNumber || slices.ContainsFunc(slices.Concat(again, now), same)) &&
+		!slices.ContainsFunc(l.writes[n+1:], func(o write) bool { return same(o.of) && o.of.Extension > w.of.Extension })
+	if !shown && !holds && !counts {
+		return
+	}
+	k.bits(shown, holds, counts, true)
+	k.time(-age, l.term+drift(l.term, l.skew)+tick) // then issue forgets it
+	if shown {
+		k.written(i, w.of)
+	} else if counts {
+		k.order(w.of)
+	}
+	if !shown && !holds {
+		return
+	}
+	k.bits(w.done, !w.done && w.kind == OpAcquire && k.used(w.of.ElectionNumber) && slices.ContainsFunc(k.records[:k.reach], w.led), w.old && !w.done, w.kind == OpAcquire && (!w.done || k.bounds), w.robs() && (!w.done || k.bounds))
+	if holds {
+		k.order(w.over)
+	}
+	if !w.done {
+		k.view(i, &w.view)
+	}
+}
+
+// host adds what host i knows.
+func (k *keyer) host(i int) {
+	h, l, at := k.hosts[i], k.hosts[i].l, k.at(i)
+	leads := k.leads(i)
+	k.bits(h.asleep, h.leaves, h.work, h.drained && leads, l.mistrust, l.offset != 0, l.bound != 0, l.unsure, l.proof, l.claims.doubt, l.newest.proved, leads)
+	k.bits(l.base.of == l.newest.of)
+	k.sign(h.sign)
+	k.int(int64(max(h.slipped-k.ticks, 0)))
+	k.int(int64(h.draws))
+	k.number(h.seen)
+	k.number(l.highest)
+	k.int(int64(l.longest))
+	k.time(l.quiet-at.mono, k.oldest)
+	if k.policy.hold > 0 {
+		held := l.held
+		if l.lead != nil && !leads { // the next look will see it end
+			held = l.lead.held
+		}
+		k.time(held-at.mono, k.longWait())
+	}
+	k.claim(i, l.newest)
+	k.claim(i, l.base)
+	k.int(int64(len(l.older)))
+	for _, c := range l.older {
+		k.claim(i, c)
+	}
+	k.record(i, l.proved)
+	for j := range h.calls {
+		if c := &h.calls[j]; c.kind != OpRead && (!c.ok || k.retries) { // refused, it is compared with what is read
+			k.int(int64(slices.Index(k.records, c.over)))
+		}
+	}
+	if leads {
+		k.lead(i)
+	}
+	for n := range l.writes {
+		k.write(i, n)
+	}
+	k.int(-1)
+	refused := -1
+	if j := slices.Index(k.records, l.refused); j >= 0 && (j < k.reach || l.refused != l.newest.of && l.refused == l.base.of) { // else it will never be an older base
+		refused = j
+	}
+	k.int(int64(refused))
+	if k.proofs {
+		k.marks(func(id string) bool { return l.dead[id] })
+		k.marks(func(id string) bool { return slices.Contains(k.died, id) })
+	}
+	// Only what at shows is asked for: whether a claim was over. If that is open, it will be set anew.
+	switch {
+	case l.unsure || l.base.of == nil:
+		k.int(0)
+	case k.bounds:
+		k.time(l.at.mono-at.mono, 2*k.longWait())
+		k.wall(l.at.wall, 2*k.longWait()+k.far)
+	default:
+		k.bits(true, l.at.mono < l.quiet, l.claims.end(l.newest).reached(l.at), l.claims.end(l.base).reached(l.at))
+	}
+}
+
+// call adds a call of host i.
+func (k *keyer) call(i int, c *apiCall) {
+	done := c.done || k.doomed(c)
+	k.bits(c.kind == OpRead, c.kind == OpRelease, c.lost, done, c.ok, c.done)
+	if c.ok || k.current && c.done {
+		k.record(-1, c.got)
+	}
+	if c.put != nil && !done {
+		k.int(int64(slices.Index(k.records, c.over)))
+		k.name(c.put)
+		k.wall(c.put.TermExpiry, k.floor())
+		k.bits(c.put.Unsynchronized, c.put.Successor != "", c.kind == OpAcquire && c.over == k.store && k.used(c.put.ElectionNumber))
+		k.int(int64(c.put.Hold))
+	}
+	if c.kind == OpRead || k.current || c.ok || !done {
+		limit := k.longWait()
+		if c.kind != OpRead && !k.current { // then the write is forgotten: what it wrote is another's, and was not over when it began
+			limit = k.policy.term + drift(k.policy.term, k.policy.skew) + tick
+		}
+		if k.stamps {
+			limit = k.longWait() + 2*k.far
+		}
+		k.time(c.begun.mono-k.at(i).mono, limit)
+		if k.sets || k.jumps > 0 || k.suspends {
+			k.wall(c.begun.wall, k.longWait()+k.far)
+		}
+	}
+}
+
+// lead adds the lead of host i.
+func (k *keyer) lead(i int) {
+	d := k.hosts[i].l.lead
+	k.number(d.number)
+	k.bits(d.asked != "")
+	k.written(i, d.confirmed.of)
+	k.time(d.confirmed.begun.mono-k.at(i).mono, tick) // then the next extension is due
+	k.view(i, &d.view)
+	// The term and the view that goes with it count only while the next term would be no greater.
+	set := time.Duration(0) // so far the clock may still be set back
+	if k.sets || k.jumps > 0 {
+		set = 2 * k.far
+	}
+	beyond := d.expiry.Sub(k.at(i).wall) - k.policy.term
+	if k.time(beyond, set+tick); beyond >= -set {
+		k.view(i, &d.last)
+	}
+	if k.policy.hold > 0 {
+		k.time(d.held-k.at(i).mono, k.longWait())
+	}
+}
+
+// key names a world: the least of its names, if hosts change places.
+func (k *keyer) key(w *world) []byte {
+	*k = keyer{world: w, places: k.places[:0], items: k.items, out: k.out[:0], records: k.records, ids: k.ids, numbers: k.numbers, orders: k.orders, names: k.names, far: w.furthest()}
+	for i, h := range w.hosts {
+		k.places = append(k.places, i)
+		for _, c := range h.calls {
+			if c.kind == OpRead || w.current {
+				k.oldest = max(k.oldest, min(w.at(i).mono-c.begun.mono, k.longWait()))
+			}
+		}
+	}
+	k.lives = k.lostLives() || w.backsLeft > 0
+	if w.observer || w.mixed || w.asks > 0 || w.clones > 0 || len(w.wrong) > 0 { // a step, rule or judge tells hosts apart by their names
+		k.add()
+		return k.out
+	}
+	slices.SortStableFunc(k.places, func(a, b int) int { return cmp.Compare(w.looks(a), w.looks(b)) })
+	k.permute(0)
+	return k.least
+}
+
+// permute keeps the least name of all orders of hosts that look alike.
+func (k *keyer) permute(from int) {
+	if from == len(k.places) {
+		from := len(k.out)
+		if k.add(); k.least == nil || bytes.Compare(k.out[from:], k.least) < 0 {
+			k.least = k.out[from:]
+		}
+		return
+	}
+	for j := from; j < len(k.places) && k.looks(k.places[j]) == k.looks(k.places[from]); j++ {
+		k.places[from], k.places[j] = k.places[j], k.places[from]
+		k.permute(from + 1)
+		k.places[from], k.places[j] = k.places[j], k.places[from]
+	}
+}
+
+// looks is a part of what tells hosts apart, so that few orders are compared.
+func (w *world) looks(i int) int {
+	n := int(w.hosts[i].off)<<4 | len(w.hosts[i].calls)<<1
+	if w.leads(i) {
+		n++
+	}
+	return n
+}
+
+// add names a world. First comes what may still be told, and what anybody leads by. The rest is what each host knows besides. It is compared with that,
+// and never with what another host knows.
+func (k *keyer) add() {
+	w := k.world
+	k.items, k.records, k.ids = k.items[:0], k.records[:0], k.ids[:0]
+	for _, n := range []int8{w.storeOff, w.asksLeft, w.crashesLeft, w.backsLeft, w.jumpsLeft} {
+		k.int(int64(n))
+	}
+	k.bits(k.used(w.store.ElectionNumber + 1))
+	k.record(-1, w.store)
+	for _, r := range w.past {
+		k.record(-1, r)
+	}
+	for _, i := range k.places {
+		h := w.hosts[i]
+		k.int(int64(h.off))
+		k.int(int64(len(h.calls)))
+		for j := range h.calls {
+			k.call(i, &h.calls[j])
+		}
+		if w.leads(i) { // see lapsed
+			k.name(h.l.lead.confirmed.of)
+		}
+	}
+	k.shared, k.reach, k.known = len(k.items), len(k.records), len(k.ids)
+	k.finish(0)
+	for _, i := range k.places {
+		k.items, k.records, k.ids = k.items[:k.shared], k.records[:k.reach], k.ids[:k.known]
+		k.host(i)
+		k.finish(k.shared)
+	}
+}
+
+// used reports whether the judge will not have anybody lead by n.
+func (k *keyer) used(n ElectionNumber) bool { return n <= k.top && k.backsLeft == k.backs }
+
+// lostLives reports whether a view is true, or may begin, by what a set-back has lost. Else it does not count who knows of that.
+func (k *keyer) lostLives() bool {
+	lost := func(r *RaceEntry) bool { return k.gone(0, r.WriteID) || k.gone(1, r.WriteID) }
+	for i, h := range k.hosts {
+		if k.leads(i) && lost(h.l.lead.confirmed.of) || slices.ContainsFunc(h.calls, func(c apiCall) bool { return (c.ok || k.current && c.done) && lost(c.got) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// finish names the numbers and extensions, and adds all items from one on to the name. Of those before, the numbers are compared with.
+func (k *keyer) finish(from int) {
+	k.numbers, k.orders, k.names = k.numbers[:0], k.orders[:0], k.names[:0]
+	gap, last := k.gap(), uint64(0)
+	for _, it := range k.items {
+		switch it.kind {
+		case number:
+			last = it.v
+			k.numbers = append(k.numbers, last)
+		case extension:
+			k.orders = append(k.orders, [2]uint64{last, it.v})
+		}
+	}
+	slices.Sort(k.numbers)
+	k.numbers = slices.Compact(k.numbers)
+	compare := func(a, b [2]uint64) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) }
+	slices.SortFunc(k.orders, compare)
+	k.orders = slices.Compact(k.orders)
+	// After the names of the numbers come those of the orders. How far the first number is from none says nothing; nor the first
+	// extension of a number, unless an acquisition may come with a number that is taken.
+	was, name := uint64(0), uint64(0)
+	for _, n := range k.numbers {
+		if name == 0 && n > 0 {
+			name++
+		} else {
+			name += min(n-was, gap)
+		}
+		k.names, was = append(k.names, name), n
+	}
+	taken := k.clones > 0 || k.backs > 0 || k.pushes > 2
+	group := uint64(math.MaxUint64)
+	for _, o := range k.orders {
+		if o[0] != group {
+			if group, was, name = o[0], 0, 0; !taken {
+				was = o[1]
+			}
+		}
+		name += min(o[1]-was, gap)
+		k.names, was = append(k.names, name), o[1]
+	}
+	for j, it := range k.items {
+		v := it.v
+		if j < from && it.kind == plain {
+			continue
+		}
+		switch it.kind {
+		case number:
+			last = v
+			j, _ := slices.BinarySearch(k.numbers, v)
+			v = k.names[j]
+		case extension:
+			j, _ := slices.BinarySearchFunc(k.orders, [2]uint64{last, v}, compare)
+			v = k.names[len(k.numbers)+j]
+		}
+		k.out = binary.AppendUvarint(k.out, v)
+	}
 }

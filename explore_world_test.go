@@ -13,7 +13,7 @@ import (
 
 // This file is the world around the pure machine, for an exploration of all its states: a store, hosts with a lease each,
 // the steps that may happen, and the judge. The judge sees only views, fencing tokens, releases and work.
-// explore_key_test.go says which worlds are the same, and explore_test.go has the scopes.
+// explore_test.go has the scopes, and says which worlds are the same.
 
 const tick = time.Second
 
