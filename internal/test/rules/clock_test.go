@@ -66,28 +66,6 @@ type boundedOffset struct {
 
 func (b boundedOffset) ErrorBound() (time.Duration, error) { return b.bound.ErrorBound() }
 
-// led returns for how long somebody's view was true, and fails if two were at once.
-func led(t *testing.T, during time.Duration, all ...*member) (long time.Duration) {
-	t.Helper()
-	const step = 100 * time.Millisecond
-	for range during / step {
-		sleep(step)
-		views := 0
-		for _, m := range all {
-			if m.View().ValueInFuture() {
-				views++
-			}
-		}
-		if views > 0 {
-			long += step
-		}
-		if views > 1 {
-			t.Fatal("two views at once")
-		}
-	}
-	return long
-}
-
 // A candidate whose clock the stamps of its own writes show to be off by more than MaxClockSkew gives back what it
 // has acquired by that clock, leaves the record to the others for a term and the allowance for drift, and then
 // leads: its record is marked, and it compares no clocks.
