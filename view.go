@@ -19,8 +19,12 @@ type viewEnd struct {
 // live reports whether the view's leader may act: both clocks are still before the end. If the wall clock
 // was set back by more than apart, a machine that is suspended later would go unnoticed.
 func (v *viewEnd) live(at instant) bool {
-	wall, mono := v.wall.Sub(at.wall)-v.early, v.mono-at.mono
-	return wall > 0 && mono > 0 && (v.apart == 0 || wall-mono <= v.apart)
+	mono := v.mono - at.mono
+	if v.apart == 0 {
+		return mono > 0 && at.wall.Before(v.wall) // and nothing is early: each act of a leader asks this
+	}
+	wall := v.wall.Sub(at.wall) - v.early
+	return wall > 0 && mono > 0 && wall-mono <= v.apart
 }
 
 // tighten brings the end of a measured view forward by what the wall clock says was lost.

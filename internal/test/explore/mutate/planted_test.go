@@ -28,7 +28,7 @@ var planted = explored([]mutants.Mutant{
 	{Name: "an acquisition over an older state begins no quiet", Edit: mutants.Edit{"w.kind == OpAcquire && w.old {", "false {"}},
 	{Name: "an emptied record is free", Edit: mutants.Edit{"if r.Emptied || replaces", "if replaces"}},
 	{Name: "clones are told apart by the id alone", Edit: mutants.Edit{"r.Extension >= w.of.Extension && r.TermExpiry.Equal(w.of.TermExpiry)", "r.Extension >= w.of.Extension"}},
-	{Name: "the wall clock does not end the view", Edit: mutants.Edit{"return wall > 0 && mono > 0 &&", "return mono > 0 &&"}},
+	{Name: "the wall clock does not end the view", Edit: mutants.Edit{"return mono > 0 && at.wall.Before(v.wall)", "return mono > 0"}},
 	{Name: "one death is taken for that of all", Edit: mutants.Edit{"case !r.Vacant() && k.dead[r.Incarnation] && hold == 0:", "case !r.Vacant() && len(k.dead) > 0 && hold == 0:"}},
 	{Name: "nobody releases", Edit: mutants.Edit{"return OpRelease", "return \"\""}},
 	{Name: "what was taken too early begins a view", Edit: mutants.Edit{"if l.checked && w != nil && l.observe(", "if l.checked && w != nil && !w.robs() && l.observe("}},
