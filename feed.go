@@ -185,7 +185,13 @@ func (c *Campaign) pollDue(wake *alarm) (due time.Duration, polling bool) {
 	case c.reads.Fails > 0:
 		return 0, true // only the back-off spaces the reads
 	case c.everAsked:
-		return c.lastRead + c.pollEvery<<c.reads.Slow(), true
+		// Each polls at moments of its own, unless it has just read: who was started together, or has waited for
+		// the end of the same term, must not poll together for good.
+		early := (c.lastRead + loop.Part(c.reads.Seed, c.pollEvery)) % c.pollEvery
+		if early > c.pollEvery/10*9 {
+			early = 0
+		}
+		return c.lastRead - early + c.pollEvery<<c.reads.Slow(), true
 	case c.feed != nil && c.feedRunning:
 		return c.timeout, true // the feed's first record is on its way
 	}

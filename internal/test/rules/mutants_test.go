@@ -498,6 +498,8 @@ var planted = []mutants.Mutant{
 		Edit: change{"	c.diagnosis.look(e, &c.l.claims, now, news, how, false)\n", ""}, CaughtBy: "TestStoreGoneBackIsSaid"},
 	{Name: "all standbys ask when the term is over",
 		Edit: change{"wait := span(c.cfg.TermLength);", "wait := span(0);"}, CaughtBy: "TestRule12ManyStandbysSpread"},
+	{Name: "who was started together polls together",
+		Edit: change{"		if early > c.pollEvery/10*9 {\n", "		if early > 0 {\n"}, CaughtBy: "TestRule12StartedTogether"},
 	{Name: "what a candidate finds over when it starts is not its own",
 		Edit: change{"c.awaited = e //", "_ = e //"}, CaughtBy: "TestRule05OverAtTheStart"},
 	{Name: "all observers ask when the term is over",

@@ -1031,6 +1031,33 @@ func TestRule12ManyObserversSpread(t *testing.T) {
 	}
 }
 
+// Rule 12: those that were started together, as by a deployment, do not poll together for good.
+func TestRule12StartedTogether(t *testing.T) {
+	for _, observe := range []bool{false, true} {
+		t.Run(fmt.Sprintf("observers %v", observe), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				var w crowd
+				w.join(t, "leader", bareOf(slow(d), false))
+				for i := range 200 {
+					time.Sleep(time.Microsecond) // an observer has no name but the time
+					if store := bareOf(slow(d), false); observe {
+						watch(t, le.WatchConfig{Decider: store, MaxClockSkew: S, Trace: w.trace(), Logger: slog.New(slog.DiscardHandler)})
+					} else {
+						w.join(t, fmt.Sprint("c", i), store)
+					}
+				}
+				sleep(2 * T)
+				began := time.Now()
+				sleep(T)
+				if _, most := w.since(began); most > 40 {
+					t.Errorf("%d operations within 100 ms, want at most 40", most)
+				}
+			})
+		})
+	}
+}
+
 // counting is a clock that tells of its jumps, has none, and counts who wakes by it.
 type counting struct {
 	clocks.Clock
