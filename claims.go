@@ -109,7 +109,10 @@ func (k *claims) learn(r *RaceEntry, how source, own bool, now instant) (news bo
 		if proof {
 			n.proved, k.doubt = true, false
 		}
-		n.of, k.base = r, claim{r, n.seen, n.proved} // so that what was learned first need not be kept
+		if how == wasWritten || !sameVersion(r.Token, n.of.Token) {
+			n.of = r
+		}
+		k.base = *n
 	case !proof:
 		k.disputed = k.disputed || !n.proved
 	default:
