@@ -199,7 +199,7 @@ func (k *claims) over(at instant, mine func(*RaceEntry) bool) (over, marked bool
 	marked = k.measured || k.mistrust
 	for _, c := range [...]claim{k.newest, k.base} {
 		switch e := k.end(c); {
-		case mine(c.of), e == free:
+		case mine(c.of):
 		case !e.reached(at):
 			return false, false
 		case !c.of.Vacant() && !e.wall.IsZero() && !e.byWall(at):
