@@ -215,7 +215,7 @@ func termOf(e *le.RaceEntry) term {
 type sighting struct {
 	first  reading       // by its clock, when it was told for the first time
 	at     time.Duration // and in true time
-	asked  reading       // when the last read that returned it began
+	asked  reading       // the latest that a read began that returned it, by each clock
 	expiry time.Time
 	over   *state // what it had been told of that was newer; nil: nothing
 }
@@ -252,8 +252,11 @@ func (r *recorder) tell(a *actor, e *le.RaceEntry, o *op, how source) {
 			s.over = &over
 		}
 	}
-	if o != nil && o.mono >= s.asked.mono {
-		s.asked = reading{o.wall, o.mono}
+	if o != nil {
+		s.asked.mono = max(s.asked.mono, o.mono)
+		if o.wall.After(s.asked.wall) {
+			s.asked.wall = o.wall
+		}
 	}
 	a.told[stateOf(e)] = s
 }
