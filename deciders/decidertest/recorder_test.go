@@ -214,7 +214,7 @@ func TestEveryCheckIsProved(t *testing.T) {
 func TestRunFailsTheTest(t *testing.T) {
 	const key = "DECIDERTEST_RUN_BROKEN"
 	if os.Getenv(key) != "" {
-		lastWriterWins := mutant{breaks: func(d *decider) { d.write = d.overwrite }}
+		lastWriterWins := mutant{breaks: writes(always, overwritten)}
 		Run(t, lastWriterWins.newElection, &Options{Patience: time.Second})
 		return
 	}
