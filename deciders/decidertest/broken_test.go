@@ -199,6 +199,7 @@ func brokenReads() []mutant {
 		"Incarnation":      func(e *entry) { e.Incarnation = "" },
 		"Successor":        func(e *entry) { e.Successor = "" },
 		"Unsynchronized":   func(e *entry) { e.Unsynchronized = false },
+		"Extra":            func(e *entry) { e.Extra = nil },
 	} {
 		ms = append(ms, mutant{"drops " + name, reads(zero), map[string]string{fields: name}})
 	}
