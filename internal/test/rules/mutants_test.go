@@ -143,7 +143,7 @@ var planted = []mutants.Mutant{
 		Simulation: "TestSeeds", Says: "after its view had ended"},
 	{Name: "Transfer cuts the term",
 		Edit: change{"request.Extension++ request.Successor = successor", "request.Extension++\n	request.TermExpiry = now\n	request.Successor = successor"}, CaughtBy: "TestRule18TransferFrom",
-		Simulation: "TestSeeds", Says: "a request moves the term"},
+		Simulation: "TestSeeds", Says: "specification has it otherwise: .* its WriteID is"},
 	{Name: "Transfer does not raise the order",
 		Edit: change{"request.Extension++ request.Successor = successor", "request.Successor = successor"}, CaughtBy: "TestRule18TransferFrom"},
 	{Name: "no cooldown", Hangs: true,

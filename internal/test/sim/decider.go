@@ -229,8 +229,7 @@ func (p Pushed) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
 	d, link := p.Decider, p.actor.link
 	return func(yield func(*le.RaceEntry, error) bool) {
 		d.actor.clock.Gate()
-		d.rec.feed(d.actor, +1)
-		defer d.rec.feed(d.actor, -1)
+		d.rec.opens(d.actor)
 		inner, cut := context.WithCancel(ctx)
 		defer cut()
 		s := &session{cut: cut}
