@@ -22,9 +22,6 @@
 // which its view was in the future. All processes read the same clock, so acts
 // of different processes can be put in order; the candidates' own clocks, from
 // which the views follow, are set apart.
-//
-// Faults is about connections in place of processes: one leader, in the test's own
-// process, whose answers are lost, late or cut off on their way.
 package proctest
 
 import (
