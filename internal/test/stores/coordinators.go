@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -274,9 +273,7 @@ func (k *KubeServer) Config(t testing.TB, token, server string) string {
 "clusters":[{"name":"test","cluster":{"server":"https://%s","certificate-authority":%q}}],
 "users":[{"name":"test","user":{"token":%q}}],
 "contexts":[{"name":"test","context":{"cluster":"test","user":"test","namespace":"default"}}]}`, server, k.CA(), token)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, file, text)
 	return file
 }
 
@@ -335,9 +332,7 @@ func NATSCluster(t testing.TB, n int) (all []*NATSServer) {
 		if n > 1 {
 			text += fmt.Sprintf("cluster { name: test, listen: %q, routes: [\"nats://%s\"] }\n", member, strings.Join(members, `", "nats://`))
 		}
-		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, config, text)
 		s.Start(t)
 		all = append(all, s)
 	}
@@ -381,9 +376,7 @@ func ZooKeeperCluster(t testing.TB, members int, config ...string) []*ZooKeeperS
 	var all []*ZooKeeperServer
 	for i := range members {
 		s := newZooKeeper(t, lines)
-		if err := os.WriteFile(filepath.Join(s.dir, "myid"), fmt.Append(nil, i+1), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(s.dir, "myid"), fmt.Sprint(i+1))
 		s.launch(t)
 		all = append(all, s)
 	}
@@ -404,9 +397,7 @@ func newZooKeeper(t testing.TB, config []string) *ZooKeeperServer {
 	s := &ZooKeeperServer{Addr: fmt.Sprintf("127.0.0.1:%d", port), dir: t.TempDir(), java: Need(t, "java")}
 	lines := append([]string{"tickTime=500", "dataDir=" + s.dir, fmt.Sprintf("clientPort=%d", port), "clientPortAddress=127.0.0.1",
 		"admin.enableServer=false", "4lw.commands.whitelist=*", "maxClientCnxns=0"}, config...)
-	if err := os.WriteFile(filepath.Join(s.dir, "zoo.cfg"), []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(s.dir, "zoo.cfg"), strings.Join(lines, "\n")+"\n")
 	return s
 }
 
@@ -449,15 +440,8 @@ func (s *ZooKeeperServer) Ask(t testing.TB, word string) string {
 }
 
 func askZooKeeper(ctx context.Context, addr, word string) (string, error) {
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return "", err
-	}
-	defer c.Close()
-	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	if _, err := io.WriteString(c, word); err != nil {
-		return "", err
-	}
-	answer, err := io.ReadAll(c)
-	return string(answer), err
+	return talk(ctx, addr, word, func(c io.Reader) (string, error) {
+		answer, err := io.ReadAll(c)
+		return string(answer), err
+	})
 }
