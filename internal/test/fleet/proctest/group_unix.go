@@ -80,9 +80,6 @@ func RunGroup(t *testing.T, o GroupOptions) {
 func (o GroupOptions) withDefaults() GroupOptions {
 	o.Members = cmp.Or(o.Members, 8)
 	o.Shards = cmp.Or(o.Shards, 200)
-	o.Term = cmp.Or(o.Term, 3*time.Second)
-	o.Skew = cmp.Or(o.Skew, 200*time.Millisecond)
-	o.PollInterval = cmp.Or(o.PollInterval, o.Term/4)
 	o.For = cmp.Or(o.For, 25*time.Second)
 	o.Patience = cmp.Or(o.Patience, 3*time.Minute)
 	return o
@@ -105,9 +102,8 @@ func (g *group) join(slot int) {
 	name := fmt.Sprintf("%d (%s)", len(g.all)+1, id)
 	g.ledgers[name] = filepath.Join(g.dir, fmt.Sprint(len(g.all)+1))
 	g.running[slot] = g.start(g, name, role{
-		ID: id, Address: g.o.Address, Term: g.o.Term, Skew: g.o.Skew, PollIn: g.o.PollInterval,
-		Offset: time.Duration(slot%3-1) * g.o.Skew / 2,
-		Group:  &groupRole{Shards: g.o.Shards, Ledger: g.ledgers[name]},
+		ID: id, Address: g.o.Address, Offset: time.Duration(slot%3-1) * skew / 2,
+		Group: &groupRole{Shards: g.o.Shards, Ledger: g.ledgers[name]},
 	}, g.o.Env, g.o.Upstream, g.proxies[slot])
 }
 
@@ -127,7 +123,7 @@ func (g *group) trouble() {
 		g.rng.Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
 		g.befall(todo[0])
 		todo = todo[1:]
-		g.heal(time.Now().Add(time.Duration(g.rng.Int64N(int64(g.o.Term)))))
+		g.heal(time.Now().Add(time.Duration(g.rng.Int64N(int64(groupTerm)))))
 	}
 }
 
@@ -185,7 +181,7 @@ func (g *group) befall(kind string) {
 		return
 	}
 	p := g.running[slot]
-	later := time.Now().Add(g.o.Term/2 + time.Duration(g.rng.Int64N(int64(3*g.o.Term/2))))
+	later := time.Now().Add(groupTerm/2 + time.Duration(g.rng.Int64N(int64(3*groupTerm/2))))
 	switch kind {
 	case "kill": // and started again, under its old name, at once or later
 		p.Kill()

@@ -71,7 +71,7 @@ func TestCandidatesDieWithTheirParent(t *testing.T) {
 	if dir := os.Getenv(env); dir != "" {
 		all := newCandidacies()
 		for _, name := range []string{"running", "stopped"} {
-			r := role{ID: name, Address: filepath.Join(dir, name), Term: time.Second}
+			r := role{ID: name, Address: filepath.Join(dir, name)}
 			p := all.start(t, name, r, nil, "", nil)
 			all.Await(time.Minute, func(lines map[string][]line) bool { return has(lines[name], act) })
 			if name == "stopped" {
