@@ -79,9 +79,6 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *le.RaceEntry) (le.Leade
 			return nil, errUndone
 		}
 		token, err := d.inner.WriteEntry(context.WithValue(ctx, opKey{}, o), entry)
-		if err != nil {
-			d.rec.doubted(o)
-		}
 		if d.tells && errors.Is(err, le.ErrLostRace) {
 			if e, readErr := d.inner.ReadCurrent(ctx); readErr == nil {
 				err = &le.LostRaceError{Place: "sim", Current: e, Err: err}
