@@ -195,7 +195,10 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 	if old.Emptied {
 		r.counts["acquisitions over an emptied record"]++
 	}
-	r.onHold(o, old, e)
+	if old.Hold > 0 && !old.Vacant() {
+		r.counts["acquisitions after another's hold"]++
+	}
+	r.holds = append(r.holds, hold{p, e.ElectionNumber, len(r.records) - 1})
 	r.acquirable(o, old, e)
 }
 
