@@ -170,16 +170,6 @@ func etcdHealthy(ctx context.Context, addr string) error {
 	return err
 }
 
-// Metrics returns what the member tells Prometheus.
-func (m *EtcdMember) Metrics(t testing.TB) string {
-	t.Helper()
-	body, err := get(t.Context(), "http://"+m.Endpoint+"/metrics")
-	if err != nil {
-		t.Fatalf("stores: etcd's metrics: %v", err)
-	}
-	return body
-}
-
 // get returns what a server answers to an HTTP GET, and keeps no connection.
 func get(ctx context.Context, url string) (string, error) {
 	return ask(ctx, http.MethodGet, url, "")
@@ -214,8 +204,12 @@ func send(r *http.Request) (string, error) {
 // single calls and on streams: whatever it was asked.
 func (m *EtcdMember) Requests(t testing.TB) int {
 	t.Helper()
+	metrics, err := get(t.Context(), "http://"+m.Endpoint+"/metrics")
+	if err != nil {
+		t.Fatalf("stores: etcd's metrics: %v", err)
+	}
 	n := 0
-	for line := range strings.Lines(m.Metrics(t)) {
+	for line := range strings.Lines(metrics) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), "} "); ok && strings.HasPrefix(name, "grpc_server_msg_received_total{") {
 			f, err := strconv.ParseFloat(value, 64)
 			if err != nil {

@@ -49,12 +49,7 @@ func RunGroup(t *testing.T, o GroupOptions) {
 	seed := rand.Uint64()
 	g.rng = rand.New(rand.NewPCG(seed, 14))
 	t.Logf("seed %d", seed) // of what befalls them: when that is, the machine has a say in
-	g.running, g.proxies = make([]*fleet.Process, g.o.Members+1), make([]*stores.Relay, g.o.Members+1)
-	if o.Upstream != "" {
-		for slot := range g.proxies {
-			g.proxies[slot] = stores.NewRelay(t, o.Upstream)
-		}
-	}
+	g.running, g.proxies = make([]*fleet.Process, g.o.Members+1), relays(t, o.Upstream, g.o.Members+1)
 	defer g.check() // also if the test ends half way
 	for slot := range g.o.Members {
 		g.join(slot)
@@ -72,7 +67,7 @@ func RunGroup(t *testing.T, o GroupOptions) {
 	g.settled("calm")
 	for slot, p := range g.running {
 		if p != nil {
-			g.leave(slot)
+			g.leaves(slot)
 		}
 	}
 }
@@ -204,7 +199,7 @@ func (g *group) befall(kind string) {
 		if len(g.away()) > 1 {
 			return
 		}
-		g.leave(slot)
+		g.leaves(slot)
 	case "join":
 		away := g.away()
 		if len(away) == 0 {
@@ -215,20 +210,12 @@ func (g *group) befall(kind string) {
 	g.told[kind]++
 }
 
-// leave has a member leave in order, and waits for its end.
-func (g *group) leave(slot int) {
+// leaves has a member leave in order, and waits for its end.
+func (g *group) leaves(slot int) {
 	g.Helper()
 	p := g.running[slot]
-	p.Leave()
 	g.running[slot] = nil
-	if !g.Await(g.o.Patience, func(lines map[string][]line) bool { return has(lines[p.Name], gone) }) {
-		g.Fatalf("proctest: %s has not ended within %v", p.Name, g.o.Patience)
-	}
-	g.Look(func(lines map[string][]line) {
-		if !has(lines[p.Name], stopped) {
-			g.Errorf("%s was asked to leave, and did not end in order: %+v", p.Name, lines[p.Name])
-		}
-	})
+	g.leave(g, p, g.o.Patience)
 }
 
 // settled waits until all shards are owned, evenly.

@@ -65,6 +65,32 @@ func (c *candidacies) start(t testing.TB, name string, r role, env []string, ups
 	return p
 }
 
+// leave asks a process to end, and awaits that, which is to be in order.
+func (c *candidacies) leave(t testing.TB, p *fleet.Process, patience time.Duration) {
+	t.Helper()
+	p.Leave()
+	if !c.Await(patience, func(lines map[string][]line) bool { return has(lines[p.Name], gone) }) {
+		t.Fatalf("proctest: %s has not ended within %v", p.Name, patience)
+	}
+	c.Look(func(lines map[string][]line) {
+		if !has(lines[p.Name], stopped) {
+			t.Errorf("%s was asked to leave, and did not end in order: %+v", p.Name, lines[p.Name])
+		}
+	})
+}
+
+// relays are so many ways to the store, if there is an upstream; else each is nil.
+func relays(t testing.TB, upstream string, n int) []*stores.Relay {
+	t.Helper()
+	all := make([]*stores.Relay, n)
+	for i := range all {
+		if upstream != "" {
+			all[i] = stores.NewRelay(t, upstream)
+		}
+	}
+	return all
+}
+
 // logs shows what the processes said.
 func (c *candidacies) logs(t testing.TB) {
 	t.Helper()
@@ -89,12 +115,7 @@ func Run(t *testing.T, o Options) {
 	t.Helper()
 	stores.Nightly(t, "real processes elect by the wall clock")
 	o.patience = cmp.Or(o.patience, 30*time.Second)
-	r := &run{TB: t, o: o, candidacies: newCandidacies()}
-	if o.Upstream != "" {
-		for slot := range candidates {
-			r.proxies[slot] = stores.NewRelay(t, o.Upstream)
-		}
-	}
+	r := &run{TB: t, o: o, candidacies: newCandidacies(), proxies: relays(t, o.Upstream, candidates)}
 	defer r.check() // also where the test ends half way
 	for slot := range candidates {
 		r.start(slot)
@@ -107,8 +128,9 @@ func Run(t *testing.T, o Options) {
 	}
 	r.leavesInOrder()
 	for _, p := range r.running {
-		p.Leave()
-		r.await("the end of "+p.Name, func(lines map[string][]line) bool { return has(lines[p.Name], gone) })
+		if !p.Leaving {
+			r.leave(t, p, o.patience)
+		}
 	}
 }
 
@@ -116,7 +138,7 @@ type run struct {
 	testing.TB
 	*candidacies
 	o       Options
-	proxies [candidates]*stores.Relay // if there is an Upstream
+	proxies []*stores.Relay // if there is an Upstream
 	running [candidates]*fleet.Process
 }
 
@@ -284,13 +306,7 @@ func (r *run) leavesInOrder() {
 	r.Helper()
 	leader := r.extended(0)
 	at := time.Now()
-	leader.Leave()
-	r.await("the end of "+leader.Name, func(lines map[string][]line) bool { return has(lines[leader.Name], gone) })
-	r.Look(func(lines map[string][]line) {
-		if !has(lines[leader.Name], stopped) {
-			r.Errorf("%s was asked to leave, and did not end in order", leader.Name)
-		}
-	})
+	r.leave(r, leader.Process, r.o.patience)
 	next, since := r.leaderAfter(leader)
 	took := since.Sub(at)
 	r.Logf("released: %s leads %v later", next.Name, took.Round(time.Millisecond))
