@@ -239,15 +239,8 @@ type KubeServer struct {
 func Kube(t testing.TB, args ...string) *KubeServer {
 	t.Helper()
 	Nightly(t, "it starts a kube-apiserver")
-	return KubeOn(t, Etcd(t), args...)
-}
-
-// KubeOn starts a kube-apiserver on an etcd, which several may share.
-func KubeOn(t testing.TB, etcd *EtcdMember, args ...string) *KubeServer {
-	t.Helper()
-	Nightly(t, "it starts a kube-apiserver")
-	k := &KubeServer{Etcd: etcd, Address: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), dir: t.TempDir()}
-	k.nested = nested{server: "kube", args: append([]string{"-data", k.dir, "-etcd", etcd.Endpoint, "-address", k.Address, "--"}, args...)}
+	k := &KubeServer{Etcd: Etcd(t), Address: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), dir: t.TempDir()}
+	k.nested = nested{server: "kube", args: append([]string{"-data", k.dir, "-etcd", k.Etcd.Endpoint, "-address", k.Address, "--"}, args...)}
 	k.Start(t)
 	return k
 }
