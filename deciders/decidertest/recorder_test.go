@@ -16,6 +16,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet"
 )
 
 // recorder is a test that may fail without failing the test it stands in.
@@ -211,13 +212,7 @@ func TestRunFailsTheTest(t *testing.T) {
 		Run(t, lastWriterWins.newElection, &Options{Patience: time.Second})
 		return
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestRunFailsTheTest$/^(Race|WriteEntry)$", "-test.v")
-	cmd.Env = append(os.Environ(), key+"=1")
-	out, err := cmd.CombinedOutput()
+	out, err := fleet.Again(t, "^TestRunFailsTheTest$/^(Race|WriteEntry)$", key+"=1").CombinedOutput()
 	if _, failed := err.(*exec.ExitError); !failed {
 		t.Fatalf("it did not fail: %v\n%s", err, out)
 	}

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/c8e606e4/leaderelection/internal/test/fleet"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
@@ -64,12 +64,7 @@ func TestServerDiesWithTheTestProcess(t *testing.T) {
 		fmt.Println("listening on", s.Addr)
 		select {} // until killed
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	parent := exec.CommandContext(t.Context(), exe, "-test.run=^TestServerDiesWithTheTestProcess$")
-	parent.Env = append(parent.Environ(), "STORES_TEST_ORPHAN=1")
+	parent := fleet.Again(t, "^"+t.Name()+"$", "STORES_TEST_ORPHAN=1")
 	out, err := parent.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +73,7 @@ func TestServerDiesWithTheTestProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	var addr string
-	if _, err := fmt.Fscanf(out, "listening on %s\n", &addr); err != nil {
+	if _, err := fmt.Fscanf(out, "=== RUN   "+t.Name()+"\nlistening on %s\n", &addr); err != nil {
 		t.Fatal(err)
 	}
 	c, err := net.Dial("tcp", addr)
