@@ -21,7 +21,8 @@ type ConsulServer struct {
 	// Address is where it serves HTTP: host and port.
 	Address string
 
-	peer string // where the others reach it
+	peer  string // where the others reach it
+	alone bool
 }
 
 // Consul starts one server by itself. Config is more of its configuration, as JSON, or is
@@ -30,9 +31,18 @@ func Consul(t testing.TB, config string) *ConsulServer {
 	t.Helper()
 	Nightly(t, "it starts Consul")
 	s := newConsul(t, config)
+	s.alone = true
 	s.Start(t)
-	s.Await(t)
 	return s
+}
+
+// Start starts the server if it was stopped. If it has no others, it serves then.
+func (s *ConsulServer) Start(t testing.TB) {
+	t.Helper()
+	s.nested.Start(t)
+	if s.alone {
+		s.Await(t)
+	}
 }
 
 // ConsulCluster starts several servers, with more of their configuration, as JSON, or none, and
