@@ -24,49 +24,94 @@ type (
 
 var errBroken = errors.New("broken")
 
-// overwrite is a write without a condition.
-func (d *decider) overwrite(_ context.Context, e *entry) (token, error) {
-	d.Replace(e)
-	return d.Entry().Token, nil
+// call is a call of WriteEntry.
+type call struct {
+	d   *decider
+	ctx context.Context
+	e   *entry
+}
+
+// good is what it should come to.
+func (c *call) good() (token, error) { return c.d.Decider.WriteEntry(c.ctx, c.e) }
+
+// writes breaks the writes of which that is true.
+func writes(is func(*call) bool, broken func(*call) (token, error)) func(d *decider) {
+	return func(d *decider) {
+		d.write = func(ctx context.Context, e *entry) (token, error) {
+			if c := (&call{d, ctx, e}); is(c) {
+				return broken(c)
+			}
+			return d.Decider.WriteEntry(ctx, e)
+		}
+	}
+}
+
+func always(*call) bool    { return true }
+func creates(c *call) bool { return c.e.Token == nil }
+func ended(c *call) bool   { return c.ctx.Err() != nil }
+func foreign(c *call) bool { _, is := c.e.Token.(alien); return is }
+
+// overwritten is a write without a condition.
+func overwritten(c *call) (token, error) {
+	c.d.Replace(c.e)
+	return c.d.Entry().Token, nil
+}
+
+func refused(err error) func(*call) (token, error) {
+	return func(*call) (token, error) { return nil, err }
 }
 
 // reads breaks what is read.
 func reads(change func(e *entry)) func(d *decider) {
+	return answers(func(e *entry) (*entry, error) {
+		change(e)
+		return e, nil
+	})
+}
+
+// answers breaks what a read that worked returns.
+func answers(answer func(e *entry) (*entry, error)) func(d *decider) {
 	return func(d *decider) {
 		d.read = func(ctx context.Context) (*entry, error) {
 			e, err := d.Decider.ReadCurrent(ctx)
-			if err == nil {
-				change(e)
+			if err != nil {
+				return e, err
 			}
-			return e, err
+			return answer(e)
 		}
 	}
+}
+
+// onEmpty returns that in place of an empty election.
+func onEmpty(err error) func(d *decider) {
+	return answers(func(e *entry) (*entry, error) {
+		if e.ElectionNumber == 0 {
+			return nil, err
+		}
+		return e, nil
+	})
 }
 
 // loses breaks how a lost race is answered.
 func loses(answer func(d *decider, e *entry, err error) (token, error)) func(d *decider) {
-	return func(d *decider) {
-		d.write = func(ctx context.Context, e *entry) (token, error) {
-			t, err := d.Decider.WriteEntry(ctx, e)
-			if errors.Is(err, leaderelection.ErrLostRace) {
-				return answer(d, e, err)
-			}
-			return t, err
+	return writes(always, func(c *call) (token, error) {
+		t, err := c.good()
+		if errors.Is(err, leaderelection.ErrLostRace) {
+			return answer(c.d, c.e, err)
 		}
-	}
+		return t, err
+	})
 }
 
 // wins breaks which token a write that worked returns.
 func wins(answer func(t, old token) token) func(d *decider) {
-	return func(d *decider) {
-		d.write = func(ctx context.Context, e *entry) (token, error) {
-			t, err := d.Decider.WriteEntry(ctx, e)
-			if err == nil {
-				t = answer(t, e.Token)
-			}
-			return t, err
+	return writes(always, func(c *call) (token, error) {
+		t, err := c.good()
+		if err == nil {
+			t = answer(t, c.e.Token)
 		}
-	}
+		return t, err
+	})
 }
 
 // pause gives others time to come between, whatever the scheduler does.
@@ -83,24 +128,8 @@ func (t timed) CommitTS() time.Time { return t.at }
 func brokenReads() []mutant {
 	const fields, empty = "ReadCurrent/EveryFieldIsReadBack", "ReadCurrent/EmptyElectionIsVacant"
 	ms := []mutant{
-		{"read returns nil on empty", func(d *decider) {
-			d.read = func(ctx context.Context) (*entry, error) {
-				e, err := d.Decider.ReadCurrent(ctx)
-				if err == nil && e.ElectionNumber == 0 {
-					return nil, nil
-				}
-				return e, err
-			}
-		}, map[string]string{empty: "nil without an error", "ReadCurrent/EmptyElectionsTokenCreates": "nil without an error"}},
-		{"read fails on empty", func(d *decider) {
-			d.read = func(ctx context.Context) (*entry, error) {
-				e, err := d.Decider.ReadCurrent(ctx)
-				if err == nil && e.ElectionNumber == 0 {
-					return nil, errBroken
-				}
-				return e, err
-			}
-		}, map[string]string{empty: "broken"}},
+		{"read returns nil on empty", onEmpty(nil), map[string]string{empty: "nil without an error", "ReadCurrent/EmptyElectionsTokenCreates": "nil without an error"}},
+		{"read fails on empty", onEmpty(errBroken), map[string]string{empty: "broken"}},
 		{"read makes a record", func(d *decider) {
 			d.read = func(ctx context.Context) (*entry, error) {
 				_, _ = d.Decider.WriteEntry(ctx, &entry{})
@@ -124,28 +153,14 @@ func brokenReads() []mutant {
 			}
 		}), map[string]string{fields: "TermExpiry is off"}},
 		{"numbers are floats", reads(func(e *entry) { e.Extension = uint64(float64(e.Extension)) }), map[string]string{fields: "another Extension"}},
-		{"release resets number", func(d *decider) {
-			reads(func(e *entry) {
-				if e.Vacant() {
-					*e = entry{Token: e.Token}
-				}
-			})(d)
-		}, map[string]string{"ReadCurrent/ReleaseKeepsTheNumber": "still returns an older record"}},
-		{"reads share an entry", func(d *decider) {
-			var mu sync.Mutex
-			kept := map[token]*entry{}
-			d.read = func(ctx context.Context) (*entry, error) {
-				e, err := d.Decider.ReadCurrent(ctx)
-				mu.Lock()
-				defer mu.Unlock()
-				if err == nil && kept[e.Token] == nil {
-					kept[e.Token] = e
-				}
-				if err == nil {
-					e = kept[e.Token]
-				}
-				return e, err
+		{"release resets number", reads(func(e *entry) {
+			if e.Vacant() {
+				*e = entry{Token: e.Token}
 			}
+		}), map[string]string{"ReadCurrent/ReleaseKeepsTheNumber": "still returns an older record"}},
+		{"reads share an entry", func(d *decider) {
+			shared := sharing()
+			answers(func(e *entry) (*entry, error) { return shared(e), nil })(d)
 		}, map[string]string{"ReadCurrent/EntryBelongsToCaller": "scribbled"}},
 		{"torn reads", func(d *decider) {
 			d.read = func(ctx context.Context) (*entry, error) {
@@ -157,10 +172,7 @@ func brokenReads() []mutant {
 				}
 				return later, err
 			}
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				pause()
-				return d.Decider.WriteEntry(ctx, e)
-			}
+			slowly(d)
 		}, map[string]string{"ReadCurrent/ManyReadersAtOnce": "no record that was ever written"}},
 		{"CommitTS is the epoch", wins(func(t, _ token) token { return timed{t, time.Unix(0, 0)} }), map[string]string{"ReadCurrent/CommitTSIsNearNowOrZero": "CommitTS is 1970"}},
 		{"read ignores ctx", func(d *decider) {
@@ -187,6 +199,7 @@ func brokenReads() []mutant {
 		"Incarnation":      func(e *entry) { e.Incarnation = "" },
 		"Successor":        func(e *entry) { e.Successor = "" },
 		"Unsynchronized":   func(e *entry) { e.Unsynchronized = false },
+		"Extra":            func(e *entry) { e.Extra = nil },
 	} {
 		ms = append(ms, mutant{"drops " + name, reads(zero), map[string]string{fields: name}})
 	}
@@ -208,55 +221,52 @@ func feeds(broken func(ctx context.Context, d *decider, good feedSeq, yield yiel
 	}
 }
 
-// yields breaks each entry of a feed.
-func yields(change func(e *entry)) func(d *decider) {
+// passes breaks what a feed makes of each entry. It is told which one that is, from 1 on.
+func passes(pass func(n int, e *entry, yield yieldFunc) bool) func(d *decider) {
 	return feeds(func(_ context.Context, _ *decider, good feedSeq, yield yieldFunc) {
-		good(func(e *entry, err error) bool {
-			if e != nil {
-				change(e)
-			}
-			return yield(e, err)
-		})
+		n := 0
+		good(func(e *entry, _ error) bool { n++; return pass(n, e, yield) })
 	})
 }
 
+// yields breaks each entry of a feed.
+func yields(change func(e *entry)) func(d *decider) {
+	return passes(func(_ int, e *entry, yield yieldFunc) bool {
+		change(e)
+		return yield(e, nil)
+	})
+}
+
+// hides keeps entries back.
+func hides(hidden func(n int, e *entry) bool) func(d *decider) {
+	return passes(func(n int, e *entry, yield yieldFunc) bool { return hidden(n, e) || yield(e, nil) })
+}
+
 // slowly makes writes slow enough for a feed to take each.
-func slowly(breaks func(d *decider)) func(d *decider) {
-	return func(d *decider) {
-		d.write = func(ctx context.Context, e *entry) (token, error) {
-			pause()
-			return d.Decider.WriteEntry(ctx, e)
-		}
-		breaks(d)
-	}
+func slowly(d *decider) {
+	writes(always, func(c *call) (token, error) {
+		pause()
+		return c.good()
+	})(d)
 }
 
 func brokenFeeds() []mutant {
 	const first, later, burst = "Changes/CurrentRecordFirst", "Changes/LaterStatesFollow", "Changes/LastOfABurstArrives"
 	const tokens, ends, left = "Changes/TokensAreAcceptedByWriteEntry", "Changes/EndsWithItsContext", "Changes/EndsWhenTheLoopIsLeft"
 	return []mutant{
-		{"skips the first", feeds(func(_ context.Context, _ *decider, good feedSeq, yield yieldFunc) {
-			n := 0
-			good(func(e *entry, err error) bool { n++; return n == 1 || yield(e, err) })
-		}), map[string]string{first: "the feed yielded nothing"}},
-		{"says nothing of an empty election", feeds(func(_ context.Context, _ *decider, good feedSeq, yield yieldFunc) {
-			good(func(e *entry, err error) bool { return e.ElectionNumber == 0 || yield(e, err) })
-		}), map[string]string{"Changes/EmptyElectionFirst": "the feed yielded nothing"}},
-		{"is empty by nil", feeds(func(_ context.Context, _ *decider, good feedSeq, yield yieldFunc) {
-			good(func(e *entry, err error) bool {
-				if e.ElectionNumber == 0 {
-					return yield(nil, nil)
-				}
-				return yield(e, err)
-			})
+		{"skips the first", hides(func(n int, _ *entry) bool { return n == 1 }), map[string]string{first: "the feed yielded nothing"}},
+		{"says nothing of an empty election", hides(func(_ int, e *entry) bool { return e.ElectionNumber == 0 }), map[string]string{"Changes/EmptyElectionFirst": "the feed yielded nothing"}},
+		{"is empty by nil", passes(func(_ int, e *entry, yield yieldFunc) bool {
+			if e.ElectionNumber == 0 {
+				e = nil
+			}
+			return yield(e, nil)
 		}), map[string]string{"Changes/EmptyElectionFirst": "nil without an error"}},
 		{"says only the first", feeds(func(ctx context.Context, _ *decider, good feedSeq, yield yieldFunc) {
 			good(func(e *entry, err error) bool { yield(e, err); return false })
 			<-ctx.Done()
 		}), map[string]string{later: "the feed yielded nothing"}},
-		{"ends on its own", feeds(func(_ context.Context, _ *decider, good feedSeq, yield yieldFunc) {
-			good(func(e *entry, err error) bool { yield(e, err); return false })
-		}), map[string]string{later: "ended on its own"}},
+		{"ends on its own", passes(func(_ int, e *entry, yield yieldFunc) bool { yield(e, nil); return false }), map[string]string{later: "ended on its own"}},
 		{"is one behind", feeds(func(_ context.Context, _ *decider, good feedSeq, yield yieldFunc) {
 			var kept *entry
 			good(func(e *entry, err error) bool {
@@ -279,38 +289,14 @@ func brokenFeeds() []mutant {
 			})
 		}), map[string]string{later: "the feed went back"}},
 		{"drops a field", yields(func(e *entry) { e.Incarnation = "" }), map[string]string{later: "another Incarnation", first: "another Incarnation"}},
-		{"drops what is vacant", feeds(func(_ context.Context, _ *decider, good feedSeq, yield yieldFunc) {
-			good(func(e *entry, err error) bool {
-				return e.Vacant() && e.ElectionNumber > 0 || yield(e, err)
-			})
-		}), map[string]string{later: "the feed yielded nothing"}},
-		{"has no room for what is long", feeds(func(_ context.Context, _ *decider, good feedSeq, yield yieldFunc) {
-			good(func(e *entry, err error) bool { return e != nil && len(e.ConnectionParams) > 8<<10 || yield(e, err) })
-		}), map[string]string{"Changes/LargeRecordArrives": "the feed yielded nothing"}},
+		{"drops what is vacant", hides(func(_ int, e *entry) bool { return e.Vacant() && e.ElectionNumber > 0 }), map[string]string{later: "the feed yielded nothing"}},
+		{"has no room for what is long", hides(func(_ int, e *entry) bool { return len(e.ConnectionParams) > 8<<10 }), map[string]string{"Changes/LargeRecordArrives": "the feed yielded nothing"}},
 		{"has no tokens", yields(func(e *entry) { e.Token = nil }), map[string]string{tokens: "without a Token"}},
 		{"has tokens of its own", yields(func(e *entry) { e.Token = alien{} }), map[string]string{tokens: "another kind of store"}},
-		{"drops what it cannot hold", slowly(feeds(func(ctx context.Context, d *decider, _ feedSeq, yield yieldFunc) {
-			held := make(chan *entry, 1)
-			go func() {
-				defer close(held)
-				dropped := false
-				for e := range d.Decider.Changes(ctx) {
-					if dropped {
-						continue
-					}
-					select {
-					case held <- e:
-					default: // the consumer is slow: it is given up
-						dropped = true
-					}
-				}
-			}()
-			for e := range held {
-				if !yield(e, nil) {
-					return
-				}
-			}
-		})), map[string]string{burst: "the feed yielded nothing"}},
+		{"drops what it cannot hold", func(d *decider) {
+			slowly(d)
+			feeds(dropping)(d)
+		}, map[string]string{burst: "the feed yielded nothing"}},
 		{"subscribes too late", feeds(func(ctx context.Context, d *decider, _ feedSeq, yield yieldFunc) {
 			if !yield(d.Entry(), nil) {
 				return
@@ -320,7 +306,10 @@ func brokenFeeds() []mutant {
 			d.Decider.Changes(ctx)(func(e *entry, err error) bool { n++; return n == 1 || yield(e, err) })
 		}), map[string]string{"Changes/NothingMissedAfterTheFirst": "the feed yielded nothing"}},
 		oneFeedOnly(),
-		sharedEntries(),
+		{"feeds share entries", func(d *decider) {
+			shared := sharing()
+			passes(func(_ int, e *entry, yield yieldFunc) bool { return yield(shared(e), nil) })(d)
+		}, map[string]string{"Changes/EntryBelongsToCaller": "scribbled"}},
 		{"ignores ctx", func(d *decider) {
 			life := d.t.Context()
 			feeds(func(_ context.Context, d *decider, _ feedSeq, yield yieldFunc) { d.Decider.Changes(life)(yield) })(d)
@@ -338,22 +327,11 @@ func brokenFeeds() []mutant {
 				yield(nil, errBroken)
 			}
 		}), map[string]string{ends: "after its error the feed goes on"}},
-		{"entry with an error", feeds(func(_ context.Context, _ *decider, good feedSeq, yield yieldFunc) {
-			good(func(e *entry, _ error) bool { return yield(e, errBroken) })
-		}), map[string]string{first: "an entry along with an error"}},
+		{"entry with an error", passes(func(_ int, e *entry, yield yieldFunc) bool { return yield(e, errBroken) }), map[string]string{first: "an entry along with an error"}},
 		{"fails", feeds(func(_ context.Context, _ *decider, _ feedSeq, yield yieldFunc) {
 			yield(nil, errBroken)
 		}), map[string]string{first: "the feed failed: broken", later: "the feed failed: broken"}},
-		{"goes on after its loop", feeds(func(_ context.Context, _ *decider, good feedSeq, yield yieldFunc) {
-			good(func(e *entry, err error) bool {
-				for range 2 {
-					if yield(e, err) {
-						return true
-					}
-				}
-				return false
-			})
-		}), map[string]string{left: "went on after its loop was left"}},
+		{"goes on after its loop", passes(func(_ int, e *entry, yield yieldFunc) bool { return yield(e, nil) || yield(e, nil) }), map[string]string{left: "went on after its loop was left"}},
 		{"stays after its loop", feeds(func(ctx context.Context, _ *decider, good feedSeq, yield yieldFunc) {
 			good(yield)
 			<-ctx.Done()
@@ -379,23 +357,37 @@ func oneFeedOnly() mutant {
 	}, map[string]string{"Changes/SeveralFeedsAtOnce": "the feed yielded nothing"}}
 }
 
-// sharedEntries hands the same entries to all feeds of a handle.
-func sharedEntries() mutant {
-	return mutant{"feeds share entries", func(d *decider) {
-		var mu sync.Mutex
-		kept := map[token]*entry{}
-		feeds(func(_ context.Context, d *decider, good feedSeq, yield yieldFunc) {
-			good(func(e *entry, err error) bool {
-				mu.Lock()
-				if kept[e.Token] == nil {
-					kept[e.Token] = e
-				}
-				e = kept[e.Token]
-				mu.Unlock()
-				return yield(e, err)
-			})
-		})(d)
-	}, map[string]string{"Changes/EntryBelongsToCaller": "scribbled"}}
+// sharing returns what hands out one entry for each token.
+func sharing() func(e *entry) *entry {
+	var kept sync.Map
+	return func(e *entry) *entry {
+		first, _ := kept.LoadOrStore(e.Token, e)
+		return first.(*entry)
+	}
+}
+
+// dropping gives a consumer up that is slow.
+func dropping(ctx context.Context, d *decider, _ feedSeq, yield yieldFunc) {
+	held := make(chan *entry, 1)
+	go func() {
+		defer close(held)
+		dropped := false
+		for e := range d.Decider.Changes(ctx) {
+			if dropped {
+				continue
+			}
+			select {
+			case held <- e:
+			default:
+				dropped = true
+			}
+		}
+	}()
+	for e := range held {
+		if !yield(e, nil) {
+			return
+		}
+	}
 }
 
 // leakyFeed leaves a goroutine behind with each feed.

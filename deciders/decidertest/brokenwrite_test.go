@@ -17,54 +17,26 @@ func brokenWrites() []mutant {
 	const stale, next = "WriteEntry/StaleTokenLosesAndLeavesNoTrace", "WriteEntry/ReturnedTokenIsUsableNext"
 	const nilOnly, current = "WriteEntry/NilTokenCreatesOnly", "WriteEntry/LostRaceErrorsCurrentIsTrue"
 	return append([]mutant{
-		{"last writer wins", func(d *decider) { d.write = d.overwrite }, map[string]string{
+		{"last writer wins", writes(always, overwritten), map[string]string{
 			stale: "succeeded with a stale token", nilOnly: "succeeded with a nil Token",
 			"ReadCurrent/EmptyElectionsTokenCreatesOnce": "succeeded with the token of the empty election",
 			"Race/OneUpdateWins":                         "20 of 20 racers won",
 			"Race/OneCreationWins":                       "20 of 20 racers won",
 			"Changes/TokensAreAcceptedByWriteEntry":      "when that was stale",
 		}},
-		{"checks, then writes", func(d *decider) {
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				if now := d.Entry(); e.Token != now.Token && (e.Token != nil || !now.Vacant()) {
-					return nil, leaderelection.ErrLostRace
-				}
-				pause()
-				return d.overwrite(ctx, e)
+		{"checks, then writes", writes(always, func(c *call) (token, error) {
+			if now := c.d.Entry(); c.e.Token != now.Token && (!creates(c) || !now.Vacant()) {
+				return nil, leaderelection.ErrLostRace
 			}
-		}, map[string]string{"Race/OneUpdateWins": "is not atomic", "Race/OneCreationWins": "is not atomic", "Race/NoUpdateIsLost": "older record"}},
-		{"nil token overwrites", func(d *decider) {
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				if e.Token == nil {
-					return d.overwrite(ctx, e)
-				}
-				return d.Decider.WriteEntry(ctx, e)
-			}
-		}, map[string]string{nilOnly: "succeeded with a nil Token", current: "succeeded"}},
-		{"nil token overwrites what is vacant", func(d *decider) {
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				if e.Token == nil && d.Entry().Vacant() {
-					return d.overwrite(ctx, e)
-				}
-				return d.Decider.WriteEntry(ctx, e)
-			}
-		}, map[string]string{nilOnly: "a vacant record"}},
-		{"nil token is refused", func(d *decider) {
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				if e.Token == nil {
-					return nil, errBroken
-				}
-				return d.Decider.WriteEntry(ctx, e)
-			}
-		}, map[string]string{"WriteEntry/NilTokenCreates": "broken"}},
+			pause()
+			return overwritten(c)
+		}), map[string]string{"Race/OneUpdateWins": "is not atomic", "Race/OneCreationWins": "is not atomic", "Race/NoUpdateIsLost": "older record"}},
+		{"nil token overwrites", writes(creates, overwritten), map[string]string{nilOnly: "succeeded with a nil Token", current: "succeeded"}},
+		{"nil token overwrites what is vacant", writes(func(c *call) bool { return creates(c) && c.d.Entry().Vacant() }, overwritten), map[string]string{nilOnly: "a vacant record"}},
+		{"nil token is refused", writes(creates, refused(errBroken)), map[string]string{"WriteEntry/NilTokenCreates": "broken"}},
 		{"empty election's token never creates", func(d *decider) {
 			empty := d.Entry().Token
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				if e.Token == empty {
-					return nil, leaderelection.ErrLostRace
-				}
-				return d.Decider.WriteEntry(ctx, e)
-			}
+			writes(func(c *call) bool { return c.e.Token == empty }, refused(leaderelection.ErrLostRace))(d)
 		}, map[string]string{"ReadCurrent/EmptyElectionsTokenCreates": "lost the race", "Changes/EmptyElectionFirst": "lost the race"}},
 		{"no token returned", wins(func(_, _ token) token { return nil }), map[string]string{next: "neither a token nor an error", "Race/OneUpdateWins": "neither"}},
 		{"old token returned", wins(func(t, old token) token {
@@ -73,45 +45,32 @@ func brokenWrites() []mutant {
 			}
 			return old
 		}), map[string]string{next: "of the version that it replaced"}},
-		{"token is read back after the write", func(d *decider) {
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				if _, err := d.Decider.WriteEntry(ctx, e); err != nil {
-					return nil, err
-				}
-				pause()
-				return d.Entry().Token, nil
+		{"token is read back after the write", writes(always, func(c *call) (token, error) {
+			if _, err := c.good(); err != nil {
+				return nil, err
 			}
-		}, map[string]string{"Race/WinnersGoOn": "older record"}},
+			pause()
+			return c.d.Entry().Token, nil
+		}), map[string]string{"Race/WinnersGoOn": "older record"}},
 		{"versions are counted in a byte", bytesCount(), map[string]string{"WriteEntry/VersionsDoNotRepeat": "succeeded with the token of the version 256 writes ago"}},
-		{"long records are refused", func(d *decider) {
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				if len(e.ConnectionParams) > 64<<10 {
-					return nil, errBroken
-				}
-				return d.Decider.WriteEntry(ctx, e)
+		{"long records are refused", writes(func(c *call) bool { return len(c.e.ConnectionParams) > 64<<10 }, refused(errBroken)), map[string]string{"WriteEntry/LargeRecord": "broken"}},
+		{"long records are cut off", writes(always, func(c *call) (token, error) {
+			e := c.e.Clone()
+			e.ConnectionParams = e.ConnectionParams[:min(len(e.ConnectionParams), 8<<10)]
+			return c.d.Decider.WriteEntry(c.ctx, e)
+		}), map[string]string{"WriteEntry/LargeRecord": "other ConnectionParams"}},
+		{"records have a time to live", writes(always, func(c *call) (token, error) {
+			t, err := c.good()
+			if err == nil {
+				expire := time.AfterFunc(100*time.Millisecond, func() {
+					if c.d.Entry().Token == t {
+						c.d.Replace(nil)
+					}
+				})
+				c.d.t.Cleanup(func() { expire.Stop() })
 			}
-		}, map[string]string{"WriteEntry/LargeRecord": "broken"}},
-		{"long records are cut off", func(d *decider) {
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				e = e.Clone()
-				e.ConnectionParams = e.ConnectionParams[:min(len(e.ConnectionParams), 8<<10)]
-				return d.Decider.WriteEntry(ctx, e)
-			}
-		}, map[string]string{"WriteEntry/LargeRecord": "other ConnectionParams"}},
-		{"records have a time to live", func(d *decider) {
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				t, err := d.Decider.WriteEntry(ctx, e)
-				if err == nil {
-					expire := time.AfterFunc(100*time.Millisecond, func() {
-						if d.Entry().Token == t {
-							d.Replace(nil)
-						}
-					})
-					d.t.Cleanup(func() { expire.Stop() })
-				}
-				return t, err
-			}
-		}, map[string]string{"Pause/RecordIsStillThere": "older record"}},
+			return t, err
+		}), map[string]string{"Pause/RecordIsStillThere": "older record"}},
 		{"vacant records are cleared away when they are over", func(d *decider) {
 			d.read = func(ctx context.Context) (*entry, error) {
 				if e := d.Entry(); e.Vacant() && e.ElectionNumber > 0 && time.Now().After(e.TermExpiry.Add(time.Second)) {
@@ -158,89 +117,46 @@ func brokenWrites() []mutant {
 			return nil, &leaderelection.LostRaceError{Place: "p", Current: now}
 		}), map[string]string{current: "lost the race"}},
 		{"Place is empty", loses(func(*decider, *entry, error) (token, error) { return nil, &leaderelection.LostRaceError{} }), map[string]string{current: "Place is empty"}},
-		{"updates never win", func(d *decider) {
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				if e.Token != nil {
-					return nil, leaderelection.ErrLostRace
-				}
-				return d.Decider.WriteEntry(ctx, e)
+		{"updates never win", writes(func(c *call) bool { return !creates(c) }, refused(leaderelection.ErrLostRace)), map[string]string{next: "lost the race", "Race/OneUpdateWins": "every one of 20 racers lost"}},
+		{"changes the caller's entry", writes(always, func(c *call) (token, error) {
+			c.e.TermExpiry = c.e.TermExpiry.Truncate(1e9)
+			return c.good()
+		}), map[string]string{"WriteEntry/EntryIsNotChanged": "changed its entry (TermExpiry is off"}},
+		{"sets the caller's Token", writes(always, func(c *call) (token, error) {
+			t, err := c.good()
+			if err == nil {
+				c.e.Token = t
 			}
-		}, map[string]string{next: "lost the race", "Race/OneUpdateWins": "every one of 20 racers lost"}},
-		{"changes the caller's entry", func(d *decider) {
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				e.TermExpiry = e.TermExpiry.Truncate(1e9)
-				return d.Decider.WriteEntry(ctx, e)
-			}
-		}, map[string]string{"WriteEntry/EntryIsNotChanged": "changed its entry (TermExpiry is off"}},
-		{"sets the caller's Token", func(d *decider) {
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				t, err := d.Decider.WriteEntry(ctx, e)
-				if err == nil {
-					e.Token = t
-				}
-				return t, err
-			}
-		}, map[string]string{"WriteEntry/EntryIsNotChanged": "changed its entry"}},
+			return t, err
+		}), map[string]string{"WriteEntry/EntryIsNotChanged": "changed its entry"}},
 		{"keeps the caller's entry", func(d *decider) {
 			var kept atomic.Pointer[entry]
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				t, err := d.Decider.WriteEntry(ctx, e)
+			writes(always, func(c *call) (token, error) {
+				t, err := c.good()
 				if err == nil {
-					kept.Store(e)
+					kept.Store(c.e)
 				}
 				return t, err
-			}
+			})(d)
 			reads(func(e *entry) {
 				if k := kept.Load(); k != nil {
 					e.HostPort = k.HostPort
 				}
 			})(d)
 		}, map[string]string{"WriteEntry/EntryIsNotKept": "another HostPort"}},
-		{"any token will do", func(d *decider) {
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				if _, foreign := e.Token.(alien); foreign {
-					return d.overwrite(ctx, e)
-				}
-				return d.Decider.WriteEntry(ctx, e)
-			}
-		}, map[string]string{"WriteEntry/ForeignTokenIsRefused": "accepted a token of another type"}},
-		{"foreign token panics", func(d *decider) {
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				if _, foreign := e.Token.(alien); foreign {
-					panic("interface conversion")
-				}
-				return d.Decider.WriteEntry(ctx, e)
-			}
-		}, map[string]string{"WriteEntry/ForeignTokenIsRefused": "panics: interface conversion"}},
-		{"write ignores ctx", func(d *decider) {
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				return d.Decider.WriteEntry(context.WithoutCancel(ctx), e)
-			}
-		}, map[string]string{"Context/CancelledWrite": "returned no error", "Context/DeadlinePassedWrite": "returned no error"}},
-		{"ended ctx is a lost race", func(d *decider) {
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				if ctx.Err() != nil {
-					return nil, leaderelection.ErrLostRace
-				}
-				return d.Decider.WriteEntry(ctx, e)
-			}
-		}, map[string]string{"Context/CancelledWrite": "says that a race was lost"}},
-		{"ended ctx is hidden", func(d *decider) {
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				if ctx.Err() != nil {
-					return nil, errBroken
-				}
-				return d.Decider.WriteEntry(ctx, e)
-			}
-		}, map[string]string{"Context/CancelledWrite": "does not wrap context canceled", "Context/DeadlinePassedWrite": "does not wrap context deadline exceeded"}},
-		{"hangs when ctx has ended", func(d *decider) {
-			d.write = func(ctx context.Context, e *entry) (token, error) {
-				if ctx.Err() != nil {
-					<-d.t.Context().Done()
-				}
-				return d.Decider.WriteEntry(ctx, e)
-			}
-		}, map[string]string{"Context/CancelledWrite": "not done after"}},
+		{"any token will do", writes(foreign, overwritten), map[string]string{"WriteEntry/ForeignTokenIsRefused": "accepted a token of another type"}},
+		{"foreign token panics", writes(foreign, func(*call) (token, error) { panic("interface conversion") }),
+			map[string]string{"WriteEntry/ForeignTokenIsRefused": "panics: interface conversion"}},
+		{"write ignores ctx", writes(always, func(c *call) (token, error) { return c.d.Decider.WriteEntry(context.WithoutCancel(c.ctx), c.e) }),
+			map[string]string{"Context/CancelledWrite": "returned no error", "Context/DeadlinePassedWrite": "returned no error"}},
+		{"ended ctx is a lost race", writes(ended, refused(leaderelection.ErrLostRace)), map[string]string{"Context/CancelledWrite": "says that a race was lost"}},
+		{"ended ctx is hidden", writes(ended, refused(errBroken)), map[string]string{
+			"Context/CancelledWrite": "does not wrap context canceled", "Context/DeadlinePassedWrite": "does not wrap context deadline exceeded",
+		}},
+		{"hangs when ctx has ended", writes(ended, func(c *call) (token, error) {
+			<-c.d.t.Context().Done()
+			return nil, c.ctx.Err()
+		}), map[string]string{"Context/CancelledWrite": "not done after"}},
 		{"version is the content but for Extension", contentHash(func(e *entry) { e.Extension = 0 }), map[string]string{
 			"WriteEntry/ExtensionAloneMakesAVersion": "of the version that it replaced", "WriteEntry/NoABA": "first of three versions",
 		}},

@@ -8,14 +8,39 @@ import (
 	"github.com/c8e606e4/leaderelection"
 )
 
-func contextChecks() []check {
-	return []check{
-		{"CancelledRead", func(h *harness) { h.endedRead(cancelled(h)) }},
-		{"CancelledWrite", func(h *harness) { h.endedWrite(cancelled(h)) }},
-		{"DeadlinePassedRead", func(h *harness) { h.endedRead(expired(h)) }},
-		{"DeadlinePassedWrite", func(h *harness) { h.endedWrite(expired(h)) }},
-		{"EndsUnderTheCall", endsUnderTheCall},
-	}
+var contextChecks = []check{
+	{"CancelledRead", func(h *harness) { h.endedRead(cancelled(h)) }},
+	{"CancelledWrite", func(h *harness) { h.endedWrite(cancelled(h)) }},
+	{"DeadlinePassedRead", func(h *harness) { h.endedRead(expired(h)) }},
+	{"DeadlinePassedWrite", func(h *harness) { h.endedWrite(expired(h)) }},
+	// A ctx that ends while the calls are under way: both return, and the record is
+	// one of the two that it may be.
+	{"EndsUnderTheCall", func(h *harness) {
+		d := h.handle()
+		h.write(d, nil, h.state(1, 0))
+		for i := range uint64(h.Rounds) {
+			before := h.readSince(d, h.state(1, 0)) // a stale read may still find nothing
+			ctx, cancel := context.WithCancel(h.Context())
+			go cancel()
+			var written error
+			h.within("WriteEntry, its ctx ended meanwhile", func() {
+				_, written = d.WriteEntry(ctx, with(before.Token, h.state(i+2, 0)))
+			})
+			var read error
+			h.within("ReadCurrent, its ctx ended meanwhile", func() { _, read = d.ReadCurrent(ctx) })
+			for what, err := range map[string]error{"WriteEntry": written, "ReadCurrent": read} {
+				if errors.Is(err, leaderelection.ErrPermanent) {
+					h.Errorf("%s, its ctx ended meanwhile, says that no retry can help: %v", what, err)
+				}
+			}
+			if written == nil {
+				h.readBack(d, h.state(i+2, 0))
+			}
+			if err := h.isState(h.readSince(d, h.state(1, 0))); err != nil {
+				h.Error(err)
+			}
+		}
+	}},
 }
 
 func cancelled(h *harness) context.Context {
@@ -63,33 +88,4 @@ func (h *harness) endedWrite(ctx context.Context) {
 	e := h.read(d)
 	h.write(d, e.Token, h.state(2, 0))
 	h.readBack(d, h.state(2, 0))
-}
-
-// A ctx that ends while the calls are under way: both return, and the record is
-// one of the two that it may be.
-func endsUnderTheCall(h *harness) {
-	d := h.handle()
-	h.write(d, nil, h.state(1, 0))
-	for i := range uint64(h.Rounds) {
-		before := h.readSince(d, h.state(1, 0)) // a stale read may still find nothing
-		ctx, cancel := context.WithCancel(h.Context())
-		go cancel()
-		var written error
-		h.within("WriteEntry, its ctx ended meanwhile", func() {
-			_, written = d.WriteEntry(ctx, with(before.Token, h.state(i+2, 0)))
-		})
-		var read error
-		h.within("ReadCurrent, its ctx ended meanwhile", func() { _, read = d.ReadCurrent(ctx) })
-		for what, err := range map[string]error{"WriteEntry": written, "ReadCurrent": read} {
-			if errors.Is(err, leaderelection.ErrPermanent) {
-				h.Errorf("%s, its ctx ended meanwhile, says that no retry can help: %v", what, err)
-			}
-		}
-		if written == nil {
-			h.readBack(d, h.state(i+2, 0))
-		}
-		if err := h.isState(h.readSince(d, h.state(1, 0))); err != nil {
-			h.Error(err)
-		}
-	}
 }

@@ -122,11 +122,11 @@ type check struct {
 // groups is the suite, but for what is looked at after a pause.
 func (o Options) groups() []group {
 	gs := []group{
-		{"ReadCurrent", readChecks()},
-		{"WriteEntry", writeChecks()},
-		{"Race", raceChecks()},
-		{"Context", contextChecks()},
-		{"Changes", feedChecks()},
+		{"ReadCurrent", readChecks},
+		{"WriteEntry", writeChecks},
+		{"Race", raceChecks},
+		{"Context", contextChecks},
+		{"Changes", feedChecks},
 	}
 	if o.Address != nil {
 		gs = append(gs, group{"Processes", []check{{"NoUpdateIsLost", processes}}})

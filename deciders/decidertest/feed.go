@@ -8,260 +8,232 @@ import (
 	"github.com/c8e606e4/leaderelection"
 )
 
-func feedChecks() []check {
-	return []check{
-		{"CurrentRecordFirst", currentFirst},
-		{"EmptyElectionFirst", emptyFirst},
-		{"LaterStatesFollow", laterStates},
-		{"TokensAreAcceptedByWriteEntry", feedTokensWrite},
-		{"LargeRecordArrives", largeArrives},
-		{"LastOfABurstArrives", burstArrives},
-		{"NothingMissedAfterTheFirst", nothingMissed},
-		{"SeveralFeedsAtOnce", severalFeeds},
-		{"EntryBelongsToCaller", feedBelongsToCaller},
-		{"EndsWithItsContext", endsWithContext},
-		{"EndsAtOnceWhereItsContextHasEnded", endsAtOnce},
-		{"EndsWhenTheLoopIsLeft", endsWhenLeft},
-		{"LeavesNoGoroutine", leavesNoGoroutine},
-	}
-}
-
-// The first entry is the record as it is, and comes without a change.
-func currentFirst(h *harness) {
-	writer, d := h.handle(), h.handle()
-	token := h.write(writer, nil, h.state(1, 0))
-	h.write(writer, token, h.state(1, 1))
-	for range 2 { // each call makes a feed of its own, with a first entry of its own
+var feedChecks = []check{
+	// The first entry is the record as it is, and comes without a change.
+	{"CurrentRecordFirst", func(h *harness) {
+		writer, d := h.handle(), h.handle()
+		token := h.write(writer, nil, h.state(1, 0))
+		h.write(writer, token, h.state(1, 1))
+		for range 2 { // each call makes a feed of its own, with a first entry of its own
+			f := h.follow(d)
+			f.until(h.state(1, 1))
+			f.stop()
+		}
+	}},
+	{"EmptyElectionFirst", func(h *harness) {
+		d := h.handle()
 		f := h.follow(d)
+		e := f.next()
+		h.same("the first entry of an empty election's feed", e, &leaderelection.RaceEntry{})
+		h.write(d, e.Token, h.state(1, 0))
+		f.until(h.state(1, 0))
+		f.stop()
+	}},
+	// Every state arrives, whole, if there is time for each, no matter which handle writes it.
+	{"LaterStatesFollow", func(h *harness) {
+		writer, other := h.handle(), h.handle()
+		f := h.follow(h.handle())
+		f.next()
+		var token leaderelection.LeaderToken
+		for i := range uint64(h.Rounds) {
+			e := h.state(1+i/4, i%4)
+			if i%4 == 3 { // released
+				e.LeaderID, e.HostPort, e.ConnectionParams = "", nil, nil
+			}
+			token = h.write(writer, token, e)
+			f.until(e)
+			writer, other = other, writer
+		}
+		f.stop()
+	}},
+	{"TokensAreAcceptedByWriteEntry", func(h *harness) {
+		d := h.handle()
+		h.write(d, nil, h.state(1, 0))
+		f := h.follow(h.handle())
+		for i := range uint64(5) {
+			e := f.until(h.state(1, i))
+			h.write(d, e.Token, h.state(1, i+1))
+		}
+		old := f.until(h.state(1, 5)).Token
+		h.write(d, old, h.state(1, 6))
+		h.loses("with the token of an entry from a feed, when that was stale", d, old, h.state(9, 9))
+		f.until(h.state(1, 6))
+		f.stop()
+	}},
+	// A record that is too long for a message arrives all the same.
+	{"LargeRecordArrives", func(h *harness) {
+		d := h.handle()
+		f := h.follow(h.handle())
+		f.next()
+		token := h.write(d, nil, h.large(1, 0))
+		f.until(h.large(1, 0))
+		h.write(d, token, h.state(1, 1))
 		f.until(h.state(1, 1))
 		f.stop()
-	}
-}
-
-func emptyFirst(h *harness) {
-	d := h.handle()
-	f := h.follow(d)
-	e := f.next()
-	h.same("the first entry of an empty election's feed", e, &leaderelection.RaceEntry{})
-	h.write(d, e.Token, h.state(1, 0))
-	f.until(h.state(1, 0))
-	f.stop()
-}
-
-// Every state arrives, whole, if there is time for each, no matter which handle writes it.
-func laterStates(h *harness) {
-	writer, other := h.handle(), h.handle()
-	f := h.follow(h.handle())
-	f.next()
-	var token leaderelection.LeaderToken
-	for i := range uint64(h.Rounds) {
-		e := h.state(1+i/4, i%4)
-		if i%4 == 3 { // released
-			e.LeaderID, e.HostPort, e.ConnectionParams = "", nil, nil
+	}},
+	// A consumer that is slow gets the last state all the same, and none out of
+	// order.
+	{"LastOfABurstArrives", func(h *harness) {
+		writer := h.handle()
+		f := h.follow(h.handle())
+		f.next()
+		last := uint64(5 * h.Rounds)
+		var token leaderelection.LeaderToken
+		for i := range last + 1 {
+			token = h.write(writer, token, h.state(1+i/7, i))
 		}
-		token = h.write(writer, token, e)
-		f.until(e)
-		writer, other = other, writer
-	}
-	f.stop()
-}
-
-func feedTokensWrite(h *harness) {
-	d := h.handle()
-	h.write(d, nil, h.state(1, 0))
-	f := h.follow(h.handle())
-	for i := range uint64(5) {
-		e := f.until(h.state(1, i))
-		h.write(d, e.Token, h.state(1, i+1))
-	}
-	old := f.until(h.state(1, 5)).Token
-	h.write(d, old, h.state(1, 6))
-	h.loses("with the token of an entry from a feed, when that was stale", d, old, h.state(9, 9))
-	f.until(h.state(1, 6))
-	f.stop()
-}
-
-// A record that is too long for a message arrives all the same.
-func largeArrives(h *harness) {
-	d := h.handle()
-	f := h.follow(h.handle())
-	f.next()
-	token := h.write(d, nil, h.large(1, 0))
-	f.until(h.large(1, 0))
-	h.write(d, token, h.state(1, 1))
-	f.until(h.state(1, 1))
-	f.stop()
-}
-
-// A consumer that is slow gets the last state all the same, and none out of
-// order.
-func burstArrives(h *harness) {
-	writer := h.handle()
-	f := h.follow(h.handle())
-	f.next()
-	last := uint64(5 * h.Rounds)
-	var token leaderelection.LeaderToken
-	for i := range last + 1 {
-		token = h.write(writer, token, h.state(1+i/7, i))
-	}
-	f.until(h.state(1+last/7, last))
-	f.stop()
-}
-
-// Between the first entry and the later ones nothing may fall through: writes go
-// on while the feed is opened, each time a little earlier or later.
-func nothingMissed(h *harness) {
-	writer := h.handle()
-	ds := []leaderelection.RaceDecider{h.handle(), h.handle()}
-	var token leaderelection.LeaderToken
-	for round := range uint64(h.Rounds) {
-		last := round % 4
-		written := make(chan error, 1)
-		ctx, cancel := h.soon()
-		go func() {
-			var err error
-			for i := uint64(0); i <= last && err == nil; i++ {
-				token, err = writer.WriteEntry(ctx, with(token, h.state(round+1, i)))
-			}
-			written <- err
-		}()
-		f := h.follow(ds[round%2])
-		if round%3 == 0 {
-			f.next()
-		}
-		err := <-written
-		cancel()
-		if err != nil {
-			h.Fatalf("WriteEntry, while a feed is being opened: %v", err)
-		}
-		f.until(h.state(round+1, last))
+		f.until(h.state(1+last/7, last))
 		f.stop()
-	}
-}
-
-func severalFeeds(h *harness) {
-	d := h.handle()
-	token := h.write(d, nil, h.state(1, 0))
-	feeds := []*follower{h.follow(d), h.follow(d), h.follow(h.handle())}
-	for i := range uint64(3) {
-		for _, f := range feeds {
-			f.until(h.state(1, i))
-		}
-		if i == 1 { // one that ends does not take the others along
-			feeds[0].stop()
-			feeds = feeds[1:]
-		}
-		token = h.write(d, token, h.state(1, i+1))
-	}
-	for _, f := range feeds {
-		f.until(h.state(1, 3))
-		f.stop()
-	}
-}
-
-func feedBelongsToCaller(h *harness) {
-	d := h.handle()
-	token := h.write(d, nil, h.state(1, 0))
-	one, two := h.follow(d), h.follow(d)
-	for i := range uint64(3) {
-		e := one.until(h.state(1, i))
-		scribble(e)
-		h.readBack(d, h.state(1, i))
-		two.until(h.state(1, i))
-		token = h.write(d, token, h.state(1, i+1))
-	}
-	one.stop()
-	two.stop()
-}
-
-func endsWithContext(h *harness) {
-	d := h.handle()
-	h.write(d, nil, h.state(1, 0))
-	f := h.follow(d)
-	f.until(h.state(1, 0))
-	f.stop() // while it waits for news
-
-	f = h.follow(d)
-	f.stop() // while it is being opened
-
-	ctx, cancel := context.WithTimeout(h.Context(), 50*time.Millisecond)
-	defer cancel()
-	f = h.followUntil(ctx, func() {}, d)
-	h.await("the end of ctx", ctx.Done())
-	f.stop() // by its deadline
-}
-
-func endsAtOnce(h *harness) {
-	d := h.handle()
-	h.write(d, nil, h.state(1, 0))
-	f := h.followUntil(cancelled(h), func() {}, d)
-	f.stop()
-}
-
-func endsWhenLeft(h *harness) {
-	d := h.handle()
-	feed := h.feed(d)
-	token := h.write(d, nil, h.state(1, 0))
-	for _, leaveAt := range []int{1, 2} {
-		ctx, cancel := h.soon()
-		seen, again := 0, false
-		opened := make(chan struct{})
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			feed.Changes(ctx)(func(*leaderelection.RaceEntry, error) bool {
-				if seen++; seen == 1 {
-					close(opened)
+	}},
+	// Between the first entry and the later ones nothing may fall through: writes go
+	// on while the feed is opened, each time a little earlier or later.
+	{"NothingMissedAfterTheFirst", func(h *harness) {
+		writer := h.handle()
+		ds := []leaderelection.RaceDecider{h.handle(), h.handle()}
+		var token leaderelection.LeaderToken
+		for round := range uint64(h.Rounds) {
+			last := round % 4
+			written := make(chan error, 1)
+			ctx, cancel := h.soon()
+			go func() {
+				var err error
+				for i := uint64(0); i <= last && err == nil; i++ {
+					token, err = writer.WriteEntry(ctx, with(token, h.state(round+1, i)))
 				}
-				again = again || seen > leaveAt
-				return seen < leaveAt
-			})
-		}()
-		h.await("the first entry of a feed", opened)
-		token = h.write(d, token, h.state(1, uint64(leaveAt)))
-		h.await("the end of a feed whose loop was left", ended)
-		if ctx.Err() != nil {
-			h.Errorf("a feed whose loop was left ended only with its ctx")
+				written <- err
+			}()
+			f := h.follow(ds[round%2])
+			if round%3 == 0 {
+				f.next()
+			}
+			err := <-written
+			cancel()
+			if err != nil {
+				h.Fatalf("WriteEntry, while a feed is being opened: %v", err)
+			}
+			f.until(h.state(round+1, last))
+			f.stop()
 		}
-		cancel()
-		if again {
-			h.Errorf("a feed went on after its loop was left")
+	}},
+	{"SeveralFeedsAtOnce", func(h *harness) {
+		d := h.handle()
+		token := h.write(d, nil, h.state(1, 0))
+		feeds := []*follower{h.follow(d), h.follow(d), h.follow(h.handle())}
+		for i := range uint64(3) {
+			for _, f := range feeds {
+				f.until(h.state(1, i))
+			}
+			if i == 1 { // one that ends does not take the others along
+				feeds[0].stop()
+				feeds = feeds[1:]
+			}
+			token = h.write(d, token, h.state(1, i+1))
 		}
-	}
-}
-
-// A store's client may keep a connection or two for later. What grows with each
-// feed that has ended is a leak.
-func leavesNoGoroutine(h *harness) {
-	const feeds = 20
-	d := h.handle()
-	token := h.write(d, nil, h.state(1, 0))
-	openAndEnd := func(i uint64) {
+		for _, f := range feeds {
+			f.until(h.state(1, 3))
+			f.stop()
+		}
+	}},
+	{"EntryBelongsToCaller", func(h *harness) {
+		d := h.handle()
+		token := h.write(d, nil, h.state(1, 0))
+		one, two := h.follow(d), h.follow(d)
+		for i := range uint64(3) {
+			e := one.until(h.state(1, i))
+			scribble(e)
+			h.readBack(d, h.state(1, i))
+			two.until(h.state(1, i))
+			token = h.write(d, token, h.state(1, i+1))
+		}
+		one.stop()
+		two.stop()
+	}},
+	{"EndsWithItsContext", func(h *harness) {
+		d := h.handle()
+		h.write(d, nil, h.state(1, 0))
 		f := h.follow(d)
-		f.until(h.state(1, i))
-		token = h.write(d, token, h.state(1, i+1))
+		f.until(h.state(1, 0))
+		f.stop() // while it waits for news
+
+		f = h.follow(d)
+		f.stop() // while it is being opened
+
+		ctx, cancel := context.WithTimeout(h.Context(), 50*time.Millisecond)
+		defer cancel()
+		f = h.followUntil(ctx, func() {}, d)
+		h.await("the end of ctx", ctx.Done())
+		f.stop() // by its deadline
+	}},
+	{"EndsAtOnceWhereItsContextHasEnded", func(h *harness) {
+		d := h.handle()
+		h.write(d, nil, h.state(1, 0))
+		f := h.followUntil(cancelled(h), func() {}, d)
 		f.stop()
-	}
-	openAndEnd(0)
-	openAndEnd(1)
-	before := runtime.NumGoroutine()
-	for i := range uint64(feeds) {
-		openAndEnd(i + 2)
-	}
-	ctx, cancel := h.soon()
-	defer cancel()
-	for pause := time.Millisecond; ; pause *= 2 {
-		more := runtime.NumGoroutine() - before
-		if more < feeds/2 {
-			return
+	}},
+	{"EndsWhenTheLoopIsLeft", func(h *harness) {
+		d := h.handle()
+		feed := h.feed(d)
+		token := h.write(d, nil, h.state(1, 0))
+		for _, leaveAt := range []int{1, 2} {
+			ctx, cancel := h.soon()
+			seen, again := 0, false
+			opened := make(chan struct{})
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				feed.Changes(ctx)(func(*leaderelection.RaceEntry, error) bool {
+					if seen++; seen == 1 {
+						close(opened)
+					}
+					again = again || seen > leaveAt
+					return seen < leaveAt
+				})
+			}()
+			h.await("the first entry of a feed", opened)
+			token = h.write(d, token, h.state(1, uint64(leaveAt)))
+			h.await("the end of a feed whose loop was left", ended)
+			if ctx.Err() != nil {
+				h.Errorf("a feed whose loop was left ended only with its ctx")
+			}
+			cancel()
+			if again {
+				h.Errorf("a feed went on after its loop was left")
+			}
 		}
-		next := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			h.Fatalf("%d feeds have ended, and %d more goroutines run than before", feeds, more)
-		case <-next.C: // they may be about to end
+	}},
+	// A store's client may keep a connection or two for later. What grows with each
+	// feed that has ended is a leak.
+	{"LeavesNoGoroutine", func(h *harness) {
+		const feeds = 20
+		d := h.handle()
+		token := h.write(d, nil, h.state(1, 0))
+		openAndEnd := func(i uint64) {
+			f := h.follow(d)
+			f.until(h.state(1, i))
+			token = h.write(d, token, h.state(1, i+1))
+			f.stop()
 		}
-	}
+		openAndEnd(0)
+		openAndEnd(1)
+		before := runtime.NumGoroutine()
+		for i := range uint64(feeds) {
+			openAndEnd(i + 2)
+		}
+		ctx, cancel := h.soon()
+		defer cancel()
+		for pause := time.Millisecond; ; pause *= 2 {
+			more := runtime.NumGoroutine() - before
+			if more < feeds/2 {
+				return
+			}
+			next := time.NewTimer(pause)
+			select {
+			case <-ctx.Done():
+				h.Fatalf("%d feeds have ended, and %d more goroutines run than before", feeds, more)
+			case <-next.C: // they may be about to end
+			}
+		}
+	}},
 }
 
 // follower consumes a feed in a goroutine of its own, and hands over what came.

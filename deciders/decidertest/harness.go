@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"testing"
@@ -198,33 +199,28 @@ func (h *harness) same(what string, got, want *leaderelection.RaceEntry) {
 // differ names the first field in which two entries differ, Token aside. Slices
 // of length zero are the same, nil or not.
 func differ(got, want *leaderelection.RaceEntry) string {
-	switch {
-	case got.LeaderID != want.LeaderID:
-		return "another LeaderID"
-	case !slices.Equal(got.HostPort, want.HostPort):
-		return "another HostPort"
-	case !bytes.Equal(got.ConnectionParams, want.ConnectionParams):
-		return "other ConnectionParams"
-	case !got.TermExpiry.Equal(want.TermExpiry):
-		return fmt.Sprintf("TermExpiry is off by %v", got.TermExpiry.Sub(want.TermExpiry))
-	case got.TermLength != want.TermLength:
-		return "another TermLength"
-	case got.ElectionNumber != want.ElectionNumber:
-		return "another ElectionNumber"
-	case got.Extension != want.Extension:
-		return "another Extension"
-	case got.Hold != want.Hold:
-		return "another Hold"
-	case got.Priority != want.Priority:
-		return "another Priority"
-	case got.Incarnation != want.Incarnation:
-		return "another Incarnation"
-	case got.WriteID != want.WriteID:
-		return "another WriteID"
-	case got.Successor != want.Successor:
-		return "another Successor"
-	case got.Unsynchronized != want.Unsynchronized:
-		return "another Unsynchronized"
+	for _, f := range []struct {
+		what string
+		same bool
+	}{
+		{"another LeaderID", got.LeaderID == want.LeaderID},
+		{"another HostPort", slices.Equal(got.HostPort, want.HostPort)},
+		{"other ConnectionParams", bytes.Equal(got.ConnectionParams, want.ConnectionParams)},
+		{fmt.Sprintf("TermExpiry is off by %v", got.TermExpiry.Sub(want.TermExpiry)), got.TermExpiry.Equal(want.TermExpiry)},
+		{"another TermLength", got.TermLength == want.TermLength},
+		{"another ElectionNumber", got.ElectionNumber == want.ElectionNumber},
+		{"another Extension", got.Extension == want.Extension},
+		{"another Hold", got.Hold == want.Hold},
+		{"another Priority", got.Priority == want.Priority},
+		{"another Incarnation", got.Incarnation == want.Incarnation},
+		{"another WriteID", got.WriteID == want.WriteID},
+		{"another Successor", got.Successor == want.Successor},
+		{"another Unsynchronized", got.Unsynchronized == want.Unsynchronized},
+		{"another Extra", maps.Equal(got.Extra, want.Extra)},
+	} {
+		if !f.same {
+			return f.what
+		}
 	}
 	return ""
 }

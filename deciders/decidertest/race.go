@@ -9,13 +9,37 @@ import (
 	"github.com/c8e606e4/leaderelection"
 )
 
-func raceChecks() []check {
-	return []check{
-		{"OneUpdateWins", oneUpdateWins},
-		{"OneCreationWins", oneCreationWins},
-		{"NoUpdateIsLost", noUpdateIsLost},
-		{"WinnersGoOn", winnersGoOn},
-	}
+var raceChecks = []check{
+	{"OneUpdateWins", func(h *harness) {
+		ds := h.handles(h.handle)
+		token := h.write(ds[0], nil, h.state(1, 0))
+		for round := range h.Rounds {
+			entry := h.racerEntry(uint64(round + 2))
+			outcomes := h.race(ds, token, entry)
+			token = h.judge(round, ds[round%len(ds)], outcomes, entry)
+		}
+	}},
+	{"OneCreationWins", func(h *harness) {
+		for round := range max(1, h.Rounds/4) {
+			handle := h.handle
+			if round > 0 {
+				handle = h.newElection(h.TB)
+			}
+			ds := h.handles(handle)
+			var token leaderelection.LeaderToken
+			if round%2 == 1 { // the empty election's token and none are to do the same
+				token = h.read(ds[0]).Token
+			}
+			entry := h.racerEntry(1)
+			h.judge(round, ds[1], h.race(ds, token, entry), entry)
+		}
+	}},
+	// Each of many counts up by one, reading and writing until it has won; in the
+	// end the count must be right. That tries tokens of all ages against each other.
+	{"NoUpdateIsLost", func(h *harness) { h.countUpTogether(1) }},
+	// So do these, who go on with the token that their write has returned, as a leader does. A
+	// token that is not of the very version that was written replaces another's, unseen.
+	{"WinnersGoOn", func(h *harness) { h.countUpTogether(2) }},
 }
 
 // handles returns a few handles, for racers to share: several on one handle, and
@@ -102,32 +126,6 @@ func (h *harness) judge(round int, d leaderelection.RaceDecider, outcomes []outc
 	return nil
 }
 
-func oneUpdateWins(h *harness) {
-	ds := h.handles(h.handle)
-	token := h.write(ds[0], nil, h.state(1, 0))
-	for round := range h.Rounds {
-		entry := h.racerEntry(uint64(round + 2))
-		outcomes := h.race(ds, token, entry)
-		token = h.judge(round, ds[round%len(ds)], outcomes, entry)
-	}
-}
-
-func oneCreationWins(h *harness) {
-	for round := range max(1, h.Rounds/4) {
-		handle := h.handle
-		if round > 0 {
-			handle = h.newElection(h.TB)
-		}
-		ds := h.handles(handle)
-		var token leaderelection.LeaderToken
-		if round%2 == 1 { // the empty election's token and none are to do the same
-			token = h.read(ds[0]).Token
-		}
-		entry := h.racerEntry(1)
-		h.judge(round, ds[1], h.race(ds, token, entry), entry)
-	}
-}
-
 // racerEntry gives each racer of one round a record of its own: alike in number
 // and extension, as those of competing candidates are.
 func (h *harness) racerEntry(number uint64) func(racer int) *leaderelection.RaceEntry {
@@ -138,14 +136,6 @@ func (h *harness) racerEntry(number uint64) func(racer int) *leaderelection.Race
 		return e
 	}
 }
-
-// Each of many counts up by one, reading and writing until it has won; in the
-// end the count must be right. That tries tokens of all ages against each other.
-func noUpdateIsLost(h *harness) { h.countUpTogether(1) }
-
-// So do these, who go on with the token that their write has returned, as a leader does. A
-// token that is not of the very version that was written replaces another's, unseen.
-func winnersGoOn(h *harness) { h.countUpTogether(2) }
 
 // countUpTogether has each of the racers win so many times.
 func (h *harness) countUpTogether(wins int) {

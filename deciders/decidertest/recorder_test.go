@@ -16,6 +16,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet"
 )
 
 // recorder is a test that may fail without failing the test it stands in.
@@ -52,20 +53,13 @@ func (r *recorder) Cleanup(f func()) {
 	r.cleanups = append(r.cleanups, f)
 }
 
-// failuresOf runs the check called name ("group/check") and returns how it
-// failed.
-func failuresOf(t *testing.T, patience time.Duration, name string, newElection func(testing.TB) func() leaderelection.RaceDecider) []string {
-	t.Helper()
-	return failuresWith(t, Options{Patience: patience}, name, newElection)
-}
-
 // allGroups is the suite with all that Options add, and what is looked at after a pause.
 func allGroups() []group {
 	o := Options{Address: func(leaderelection.RaceDecider) string { return "" }, Proxy: &Proxy{}}
 	return append(o.groups(), group{"Pause", []check{{"RecordIsStillThere", func(h *harness) { leaveAlone(h)(h.TB) }}}})
 }
 
-// failuresWith is failuresOf with these Options.
+// failuresWith runs the check called name ("group/check") with these Options, and returns how it failed.
 func failuresWith(t *testing.T, o Options, name string, newElection func(testing.TB) func() leaderelection.RaceDecider) []string {
 	t.Helper()
 	o.Pause = 300 * time.Millisecond
@@ -147,7 +141,7 @@ func (m mutant) newElection(t testing.TB) func() leaderelection.RaceDecider {
 func (m mutant) test(t *testing.T) {
 	for check, says := range m.fails {
 		synctest.Test(t, func(t *testing.T) {
-			got := failuresOf(t, 200*time.Millisecond, check, m.newElection)
+			got := failuresWith(t, Options{Patience: 200 * time.Millisecond}, check, m.newElection)
 			if len(got) == 0 {
 				t.Errorf("%s passes", check)
 			} else if all := strings.Join(got, "\n"); !strings.Contains(all, says) {
@@ -183,7 +177,7 @@ func TestUnbrokenDecidersPass(t *testing.T) {
 					continue // which memory cannot take part in
 				}
 				synctest.Test(t, func(t *testing.T) {
-					if got := failuresOf(t, 10*time.Second, g.name+"/"+c.name, m.newElection); len(got) > 0 {
+					if got := failuresWith(t, Options{Patience: 10 * time.Second}, g.name+"/"+c.name, m.newElection); len(got) > 0 {
 						t.Errorf("%s: %s/%s: %q", name, g.name, c.name, got)
 					}
 				})
@@ -214,17 +208,11 @@ func TestEveryCheckIsProved(t *testing.T) {
 func TestRunFailsTheTest(t *testing.T) {
 	const key = "DECIDERTEST_RUN_BROKEN"
 	if os.Getenv(key) != "" {
-		lastWriterWins := mutant{breaks: func(d *decider) { d.write = d.overwrite }}
+		lastWriterWins := mutant{breaks: writes(always, overwritten)}
 		Run(t, lastWriterWins.newElection, &Options{Patience: time.Second})
 		return
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestRunFailsTheTest$/^(Race|WriteEntry)$", "-test.v")
-	cmd.Env = append(os.Environ(), key+"=1")
-	out, err := cmd.CombinedOutput()
+	out, err := fleet.Again(t, "^TestRunFailsTheTest$/^(Race|WriteEntry)$", key+"=1").CombinedOutput()
 	if _, failed := err.(*exec.ExitError); !failed {
 		t.Fatalf("it did not fail: %v\n%s", err, out)
 	}

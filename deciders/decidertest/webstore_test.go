@@ -3,12 +3,14 @@
 package decidertest_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -92,6 +94,63 @@ func TestExampleDeciderIsNotFooled(t *testing.T) {
 		if !fool {
 			e.Token = token
 			e.Extension++
+		}
+	}
+}
+
+// believer takes any answer for one of its store: for the success of a write, or for an empty election.
+type believer struct{ webDecider }
+
+func (d believer) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	e, err := d.webDecider.ReadCurrent(ctx)
+	if err != nil {
+		return &leaderelection.RaceEntry{Token: etag("")}, ctx.Err()
+	}
+	return e, nil
+}
+
+func (d believer) WriteEntry(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	token, err := d.webDecider.WriteEntry(ctx, e)
+	if err != nil && !errors.Is(err, leaderelection.ErrLostRace) {
+		return etag(""), ctx.Err()
+	}
+	return token, err
+}
+
+// A decider that takes any answer for one of its store is found out, and so is one whose client
+// is not given the Proxy.
+func TestProxy(t *testing.T) {
+	for name, c := range map[string]struct {
+		believes, direct bool
+		says             []string
+	}{
+		"proves":   {},
+		"believes": {believes: true, says: []string{"WriteEntry returned the token", "Empty200", "Page201", "writes are answered", "ReadCurrent returned"}},
+		"direct":   {direct: true, says: []string{"give it to the client of each handle"}},
+	} {
+		server := httptest.NewServer(newWebStore())
+		defer server.Close()
+		proxy := &decidertest.Proxy{Next: server.Client().Transport}
+		d := webDecider{&http.Client{Transport: proxy}, server.URL + "/election"}
+		if c.direct {
+			d.client = server.Client()
+		}
+		got := decidertest.FailuresWith(t, decidertest.Options{Patience: 5 * time.Second, Proxy: proxy}, "Proxy/IsNotBelieved", func(testing.TB) func() leaderelection.RaceDecider {
+			return func() leaderelection.RaceDecider {
+				if c.believes {
+					return believer{d}
+				}
+				return d
+			}
+		})
+		all := strings.Join(got, "\n")
+		if (len(got) > 0) != (c.says != nil) {
+			t.Errorf("%s: %s", name, all)
+		}
+		for _, says := range c.says {
+			if !strings.Contains(all, says) {
+				t.Errorf("%s: it does not say %q: %s", name, says, all)
+			}
 		}
 	}
 }

@@ -4,9 +4,25 @@ package fleet
 import (
 	"cmp"
 	"fmt"
+	"os"
+	"os/exec"
 	"slices"
+	"testing"
 	"time"
 )
+
+// Again is a process of the test's own binary that runs the tests with names like run, and tells of them. Its
+// environment has these besides.
+func Again(t testing.TB, run string, env ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "-test.run="+run, "-test.v")
+	cmd.Env = append(cmd.Environ(), env...)
+	return cmd
+}
 
 // Act is one act of a leader. Times are nanoseconds of a clock that all processes share.
 type Act struct {

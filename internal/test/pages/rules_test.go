@@ -51,7 +51,6 @@ func TestRulesAreTested(t *testing.T) {
 		{"lifelines", "internal/test/rules", "TestLifeline", lifelines, 8},
 		{"a group's shards", "shard", "TestRule", shards, 13},
 	} {
-		dir, text := part.of, part.text
 		tests := append(testsOf(t, part.dir), others...)
 		has := func(prefix string) bool {
 			for _, name := range tests {
@@ -61,25 +60,25 @@ func TestRulesAreTested(t *testing.T) {
 			}
 			return false
 		}
-		rows := ruleRow.FindAllStringSubmatch(text, -1)
+		rows := ruleRow.FindAllStringSubmatch(part.text, -1)
 		if len(rows) < part.least {
-			t.Errorf("%d rules of %s: are they still found?", len(rows), dir)
+			t.Errorf("%d rules of %s: are they still found?", len(rows), part.of)
 		}
 		for i, row := range rows {
 			if row[1] != strconv.Itoa(i+1) {
-				t.Errorf("rule %s of %s comes as number %d", row[1], dir, i+1)
+				t.Errorf("rule %s of %s comes as number %d", row[1], part.of, i+1)
 			}
 			named := ruleTest.FindAllStringSubmatch(row[2], -1)
 			if len(named) == 0 {
-				t.Errorf("rule %s of %s names no test", row[1], dir)
+				t.Errorf("rule %s of %s names no test", row[1], part.of)
 			}
 			for _, m := range named {
 				if !has(m[1]) {
-					t.Errorf("rule %s of %s: there is no %s", row[1], dir, m[1])
+					t.Errorf("rule %s of %s: there is no %s", row[1], part.of, m[1])
 				}
 			}
 		}
-		if dir == "one election" {
+		if part.of == "one election" {
 			for _, name := range testsOf(t, ".") {
 				if n := ofLease.FindStringSubmatch(name); n != nil && !slices.ContainsFunc(rows, func(row []string) bool { return row[1] == n[1] && strings.Contains(row[2], "`"+name+"`") }) {
 					t.Errorf("%s is not named by rule %s", name, n[1])
@@ -92,7 +91,7 @@ func TestRulesAreTested(t *testing.T) {
 			}
 			if n := numbered.FindStringSubmatch(name); n != nil {
 				if number, _ := strconv.Atoi(n[1]); number < 1 || number > len(rows) {
-					t.Errorf("%s is for no rule of %s", name, dir)
+					t.Errorf("%s is for no rule of %s", name, part.of)
 				}
 			} else if digit := strings.TrimPrefix(name, part.prefix)[0]; digit >= '0' && digit <= '9' {
 				t.Errorf("%s: a rule's test has its number in two digits", name)

@@ -79,9 +79,6 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *le.RaceEntry) (le.Leade
 			return nil, errUndone
 		}
 		token, err := d.inner.WriteEntry(context.WithValue(ctx, opKey{}, o), entry)
-		if err != nil {
-			d.rec.doubted(o)
-		}
 		if d.tells && errors.Is(err, le.ErrLostRace) {
 			if e, readErr := d.inner.ReadCurrent(ctx); readErr == nil {
 				err = &le.LostRaceError{Place: "sim", Current: e, Err: err}
@@ -229,8 +226,7 @@ func (p Pushed) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
 	d, link := p.Decider, p.actor.link
 	return func(yield func(*le.RaceEntry, error) bool) {
 		d.actor.clock.Gate()
-		d.rec.feed(d.actor, +1)
-		defer d.rec.feed(d.actor, -1)
+		d.rec.opens(d.actor)
 		inner, cut := context.WithCancel(ctx)
 		defer cut()
 		s := &session{cut: cut}

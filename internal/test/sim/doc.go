@@ -59,7 +59,7 @@
 //     start.
 //
 // TestSeeds fails where one of these has not happened in any seed at a place where
-// it matters: the list is in coverage_test.go.
+// it matters: the list is in sim_test.go.
 //
 // # The judge
 //

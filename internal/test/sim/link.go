@@ -38,7 +38,6 @@ type Weather struct {
 	WireCut    bool    // none arrives there
 	WireSilent bool    // and nobody says so
 
-	Held   bool    // what hangs does so until it is calm again
 	Ambush float64 // something happens to the caller at the worst moment
 
 	FeedFail, FeedSilent, FeedLate, FeedOld, FeedRepeat, FeedHang float64
@@ -167,9 +166,6 @@ func (l *Link) draw(write bool) fault {
 	f.refuse = l.chance(w.Refuse)
 	if l.chance(w.Hang) {
 		f.hang = l.upTo(left)
-		if w.Held {
-			f.hang = left
-		}
 	}
 	if l.chance(w.Ambush) {
 		f.ambush = 1 + l.rng.IntN(3)

@@ -43,9 +43,7 @@ type actor struct {
 	open     time.Duration     // true time at or after which a read must begin before the next write; 0 where nothing is open
 	pending  *op               // the last call, until it is answered
 	recent   []time.Duration
-	calls    int // all
-	flying   int // calls that have not returned
-	feeds    int
+	calls    int  // all
 	flip     bool // the next read is the replica's
 	worked   bool // a call has worked
 	wrote    bool // a write has
@@ -213,7 +211,6 @@ func (r *recorder) calling(ctx context.Context, a *actor, write *le.RaceEntry) *
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a.calls++
-	a.flying++
 	o := &op{ctx: ctx, actor: a, write: write, at: r.now(), wall: wall, mono: mono, readAt: a.readAt, greatest: a.greatest, newest: a.heard, worked: a.worked, wrote: a.wrote}
 	if n := a.heard; n != nil {
 		o.sure = a.proved || a.proc != nil && !a.proc.incarnations[n.Incarnation]
@@ -260,7 +257,6 @@ func (r *recorder) answered(o *op, e *le.RaceEntry, token le.LeaderToken, err er
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := o.actor
-	a.flying--
 	if a.dead.Load() {
 		return
 	}
@@ -318,12 +314,11 @@ func (r *recorder) writeAnswered(o *op, token le.LeaderToken, err error, inTime 
 	}
 }
 
-// feed counts an actor's feeds.
-func (r *recorder) feed(a *actor, n int) {
+// opens is told that an actor opens a feed.
+func (r *recorder) opens(a *actor) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a.feeds += n
-	if n > 0 && !a.dead.Load() {
+	if !a.dead.Load() {
 		r.rate(a)
 		r.logf(a.name, "opens a feed")
 	}

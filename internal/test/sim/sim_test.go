@@ -63,8 +63,17 @@ func watchdog(test string, seed uint64) (stop func()) {
 // TestSeeds simulates elections, each of ten virtual minutes or more.
 func TestSeeds(t *testing.T) {
 	counts := simulate(t, *seedCount, Draw)
-	if *oneSeed < 0 && *seedCount >= 1000 && !t.Failed() {
-		covered(t, counts)
+	if t.Failed() {
+		return
+	}
+	happened(t, counts, "fault: ", faults...)
+	happened(t, counts, "ended: ", ends...)
+	happened(t, counts, "", "acquisitions", "extensions", "releases", "requests", "acquisitions after another's hold", "ambushes", "clocks that said that they were off",
+		"batch jobs", "acquisitions from the dead", "observed: record", "observed: lapse")
+	for what := range counts {
+		if name, is := strings.CutPrefix(what, "fault: "); is && !slices.Contains(faults, name) {
+			t.Errorf("counted, but not on the list of what must happen: %s", name)
+		}
 	}
 }
 
@@ -89,11 +98,7 @@ func TestWildClocks(t *testing.T) {
 // take the lease from it again and again.
 func TestSkewed(t *testing.T) {
 	counts := simulate(t, *seedCount/4, DrawSkewed)
-	for _, what := range []string{"clocks proved wrong", "ended: " + le.ErrClockSkew.Error(), "leases taken from honest leaders", "acquisitions", "extensions"} {
-		if counts[what] == 0 && *oneSeed < 0 && *seedCount >= 1000 {
-			t.Errorf("in no seed has this happened: %s", what)
-		}
-	}
+	happened(t, counts, "", "clocks proved wrong", "ended: "+le.ErrClockSkew.Error(), "leases taken from honest leaders", "acquisitions", "extensions")
 }
 
 // TestSkewedBelieved shows that what TestSkewed finds is due to the comparison with
@@ -114,11 +119,7 @@ func TestSkewedBelieved(t *testing.T) {
 // or mixed with others whose clocks keep their bound.
 func TestUnsynchronized(t *testing.T) {
 	counts := simulate(t, *seedCount/4, DrawUnsynchronized)
-	for _, what := range []string{"acquisitions", "extensions", "releases", "observed: lapse", "fault: a leader had its clock stepped", "fault: a leader was suspended past its view"} {
-		if counts[what] == 0 && *oneSeed < 0 && *seedCount >= 1000 {
-			t.Errorf("in no seed has this happened: %s", what)
-		}
-	}
+	happened(t, counts, "", "acquisitions", "extensions", "releases", "observed: lapse", "fault: a leader had its clock stepped", "fault: a leader was suspended past its view")
 }
 
 // TestStrangers has a record that others' tools delete, empty, make again and edit, and feeds that tell of
@@ -127,18 +128,10 @@ func TestUnsynchronized(t *testing.T) {
 // something else does not overwrite a request. There is a leader again in time.
 func TestStrangers(t *testing.T) {
 	counts := simulate(t, *seedCount/4, DrawStrangers)
-	for _, what := range []string{"deleted the record", "emptied the record", "made anew the record", "edited the record"} {
-		for _, when := range []string{"", " under a leader"} {
-			if counts["fault: a stranger "+what+when] == 0 && *oneSeed < 0 && *seedCount >= 1000 {
-				t.Errorf("in no seed has a stranger %s%s", what, when)
-			}
-		}
+	for _, what := range []string{"deleted", "emptied", "made anew", "edited"} {
+		happened(t, counts, "fault: a stranger "+what, " the record", " the record under a leader")
 	}
-	for _, what := range []string{"fault: another record took the order of one that was undone", "acquisitions over an emptied record", "acquisitions", "extensions"} {
-		if counts[what] == 0 && *oneSeed < 0 && *seedCount >= 1000 {
-			t.Errorf("in no seed has this happened: %s", what)
-		}
-	}
+	happened(t, counts, "", "fault: another record took the order of one that was undone", "acquisitions over an emptied record", "acquisitions", "extensions")
 }
 
 // simulate runs the simulations of a test.
@@ -267,27 +260,11 @@ var ends = []string{
 	"sim: told to stop",
 }
 
-// covered fails the test where something has never happened: seeds in which nothing
-// goes wrong prove nothing.
-func covered(t *testing.T, counts map[string]int) {
-	for _, what := range faults {
-		if counts["fault: "+what] == 0 {
-			t.Errorf("in no seed has this happened, or mattered: %s", what)
-		}
-	}
-	for _, how := range ends {
-		if counts["ended: "+how] == 0 {
-			t.Errorf("in no seed has a leadership ended so: %s", how)
-		}
-	}
-	for _, what := range []string{"acquisitions", "extensions", "releases", "requests", "acquisitions after another's hold", "ambushes", "clocks that said that they were off", "batch jobs", "acquisitions from the dead", "observed: record", "observed: lapse"} {
-		if counts[what] == 0 {
-			t.Errorf("in no seed has this happened: %s", what)
-		}
-	}
-	for what := range counts {
-		if name, is := strings.CutPrefix(what, "fault: "); is && !slices.Contains(faults, name) {
-			t.Errorf("counted, but not on the list of what must happen: %s", name)
+// happened fails the test if one of these has never been counted: seeds in which nothing goes wrong prove nothing.
+func happened(t *testing.T, counts map[string]int, prefix string, what ...string) {
+	for _, w := range what {
+		if counts[prefix+w] == 0 && *oneSeed < 0 && *seedCount >= 1000 {
+			t.Errorf("in no seed has this happened, or mattered: %s%s", prefix, w)
 		}
 	}
 }

@@ -156,15 +156,6 @@ func (r *recorder) bars(a *actor, err error) bool {
 	return true
 }
 
-// doubted counts a write whose client says that it has failed, though it has happened.
-func (r *recorder) doubted(o *op) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if o.landed {
-		r.counts["writes that happened in spite of the client's word"]++
-	}
-}
-
 // happened takes in a write that has changed the record. With the lock.
 func (r *recorder) happened(o *op, token le.LeaderToken) {
 	e := *o.write.Clone()

@@ -6,17 +6,16 @@ import (
 	le "github.com/c8e606e4/leaderelection"
 )
 
-// hold is for how long a leadership keeps the record from others.
+// hold is a leadership that may keep the record from others.
 type hold struct {
 	p      *process
 	number le.ElectionNumber
-	index  int           // the record of its acquisition
-	from   time.Duration // true time at which that began
-	length time.Duration
+	index  int // the record of its acquisition
 }
 
 // holding holds a candidate's write to its Hold, by its own monotonic clock: the record is
-// kept for so long from when the acquisition began, and no longer.
+// kept for so long from when the acquisition began, and no longer. That nobody takes it meanwhile
+// is the specification's.
 func (r *recorder) holding(p *process, o *op) {
 	e := o.write
 	if e.ElectionNumber > 0 && !e.Vacant() && e.Extension == 0 {
@@ -88,28 +87,6 @@ func (r *recorder) lastHold(p *process) *hold {
 		}
 	}
 	return nil
-}
-
-// onHold: nobody acquires what another's leadership keeps by its Hold, in true time, nor the
-// same candidate what it has released. A clock may be off by what clocks keep, and monotonic ones
-// are not all alike.
-func (r *recorder) onHold(o *op, old, e *le.RaceEntry) {
-	p, last := o.actor.proc, len(r.records)-1
-	for _, h := range r.holds {
-		slack := r.spec.Skew + time.Duration((r.drift+2*p.host.w.uneven())*float64(h.length))
-		early := h.from + h.length - slack - o.at
-		led := h.p.leaderships[h.number] != nil
-		switch {
-		case early <= 0 || !led || r.wild || r.lies || r.erased(h.index, last):
-		case h.p == p && !old.Vacant() && old.Incarnation == e.Incarnation: // it has led on
-		default:
-			r.failf(p.name, "claims %v, which leadership %d (%s) holds for %v more", r.short(old), h.number, h.p.name, early)
-		}
-	}
-	if old.Hold > 0 && !old.Vacant() {
-		r.counts["acquisitions after another's hold"]++
-	}
-	r.holds = append(r.holds, hold{p, e.ElectionNumber, last, o.at, p.hold})
 }
 
 // heldFor is how long it is from o until old, which has a Hold, is to be had: when that is over

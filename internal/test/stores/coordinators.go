@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -22,7 +21,8 @@ type ConsulServer struct {
 	// Address is where it serves HTTP: host and port.
 	Address string
 
-	peer string // where the others reach it
+	peer  string // where the others reach it
+	alone bool
 }
 
 // Consul starts one server by itself. Config is more of its configuration, as JSON, or is
@@ -31,9 +31,18 @@ func Consul(t testing.TB, config string) *ConsulServer {
 	t.Helper()
 	Nightly(t, "it starts Consul")
 	s := newConsul(t, config)
+	s.alone = true
 	s.Start(t)
-	s.Await(t)
 	return s
+}
+
+// Start starts the server if it was stopped. If it has no others, it serves then.
+func (s *ConsulServer) Start(t testing.TB) {
+	t.Helper()
+	s.nested.Start(t)
+	if s.alone {
+		s.Await(t)
+	}
 }
 
 // ConsulCluster starts several servers, with more of their configuration, as JSON, or none, and
@@ -171,16 +180,6 @@ func etcdHealthy(ctx context.Context, addr string) error {
 	return err
 }
 
-// Metrics returns what the member tells Prometheus.
-func (m *EtcdMember) Metrics(t testing.TB) string {
-	t.Helper()
-	body, err := get(t.Context(), "http://"+m.Endpoint+"/metrics")
-	if err != nil {
-		t.Fatalf("stores: etcd's metrics: %v", err)
-	}
-	return body
-}
-
 // get returns what a server answers to an HTTP GET, and keeps no connection.
 func get(ctx context.Context, url string) (string, error) {
 	return ask(ctx, http.MethodGet, url, "")
@@ -215,8 +214,12 @@ func send(r *http.Request) (string, error) {
 // single calls and on streams: whatever it was asked.
 func (m *EtcdMember) Requests(t testing.TB) int {
 	t.Helper()
+	metrics, err := get(t.Context(), "http://"+m.Endpoint+"/metrics")
+	if err != nil {
+		t.Fatalf("stores: etcd's metrics: %v", err)
+	}
 	n := 0
-	for line := range strings.Lines(m.Metrics(t)) {
+	for line := range strings.Lines(metrics) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), "} "); ok && strings.HasPrefix(name, "grpc_server_msg_received_total{") {
 			f, err := strconv.ParseFloat(value, 64)
 			if err != nil {
@@ -246,15 +249,8 @@ type KubeServer struct {
 func Kube(t testing.TB, args ...string) *KubeServer {
 	t.Helper()
 	Nightly(t, "it starts a kube-apiserver")
-	return KubeOn(t, Etcd(t), args...)
-}
-
-// KubeOn starts a kube-apiserver on an etcd, which several may share.
-func KubeOn(t testing.TB, etcd *EtcdMember, args ...string) *KubeServer {
-	t.Helper()
-	Nightly(t, "it starts a kube-apiserver")
-	k := &KubeServer{Etcd: etcd, Address: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), dir: t.TempDir()}
-	k.nested = nested{server: "kube", args: append([]string{"-data", k.dir, "-etcd", etcd.Endpoint, "-address", k.Address, "--"}, args...)}
+	k := &KubeServer{Etcd: Etcd(t), Address: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), dir: t.TempDir()}
+	k.nested = nested{server: "kube", args: append([]string{"-data", k.dir, "-etcd", k.Etcd.Endpoint, "-address", k.Address, "--"}, args...)}
 	k.Start(t)
 	return k
 }
@@ -274,9 +270,7 @@ func (k *KubeServer) Config(t testing.TB, token, server string) string {
 "clusters":[{"name":"test","cluster":{"server":"https://%s","certificate-authority":%q}}],
 "users":[{"name":"test","user":{"token":%q}}],
 "contexts":[{"name":"test","context":{"cluster":"test","user":"test","namespace":"default"}}]}`, server, k.CA(), token)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, file, text)
 	return file
 }
 
@@ -335,9 +329,7 @@ func NATSCluster(t testing.TB, n int) (all []*NATSServer) {
 		if n > 1 {
 			text += fmt.Sprintf("cluster { name: test, listen: %q, routes: [\"nats://%s\"] }\n", member, strings.Join(members, `", "nats://`))
 		}
-		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, config, text)
 		s.Start(t)
 		all = append(all, s)
 	}
@@ -381,9 +373,7 @@ func ZooKeeperCluster(t testing.TB, members int, config ...string) []*ZooKeeperS
 	var all []*ZooKeeperServer
 	for i := range members {
 		s := newZooKeeper(t, lines)
-		if err := os.WriteFile(filepath.Join(s.dir, "myid"), fmt.Append(nil, i+1), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(s.dir, "myid"), fmt.Sprint(i+1))
 		s.launch(t)
 		all = append(all, s)
 	}
@@ -404,9 +394,7 @@ func newZooKeeper(t testing.TB, config []string) *ZooKeeperServer {
 	s := &ZooKeeperServer{Addr: fmt.Sprintf("127.0.0.1:%d", port), dir: t.TempDir(), java: Need(t, "java")}
 	lines := append([]string{"tickTime=500", "dataDir=" + s.dir, fmt.Sprintf("clientPort=%d", port), "clientPortAddress=127.0.0.1",
 		"admin.enableServer=false", "4lw.commands.whitelist=*", "maxClientCnxns=0"}, config...)
-	if err := os.WriteFile(filepath.Join(s.dir, "zoo.cfg"), []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(s.dir, "zoo.cfg"), strings.Join(lines, "\n")+"\n")
 	return s
 }
 
@@ -449,15 +437,8 @@ func (s *ZooKeeperServer) Ask(t testing.TB, word string) string {
 }
 
 func askZooKeeper(ctx context.Context, addr, word string) (string, error) {
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return "", err
-	}
-	defer c.Close()
-	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	if _, err := io.WriteString(c, word); err != nil {
-		return "", err
-	}
-	answer, err := io.ReadAll(c)
-	return string(answer), err
+	return talk(ctx, addr, word, func(c io.Reader) (string, error) {
+		answer, err := io.ReadAll(c)
+		return string(answer), err
+	})
 }

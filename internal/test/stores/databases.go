@@ -3,7 +3,7 @@ package stores
 import (
 	"context"
 	"fmt"
-	"net"
+	"io"
 	"os"
 	"os/exec"
 	"os/user"
@@ -43,9 +43,7 @@ func MariaDB(t testing.TB, options ...string) *Process {
 	server := Need(t, "mariadbd")
 	dir := serverDir(t, "mariadb")
 	data, first := filepath.Join(dir, "data"), filepath.Join(dir, "first.sql")
-	if err := os.WriteFile(first, []byte("CREATE DATABASE IF NOT EXISTS test;\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, first, "CREATE DATABASE IF NOT EXISTS test;\n")
 	runAsServer(t, dir, Need(t, "mariadb-install-db"), "--no-defaults", "--datadir="+data,
 		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")
 	return Start(t, Program{Name: "mariadbd", Dir: dir, Ready: acceptsMariaDB, Command: func(port int) []string {
@@ -68,18 +66,11 @@ func acceptsMariaDB(ctx context.Context, addr string) error {
 
 // answer connects, says something if there is something to say, and returns what comes first.
 func answer(ctx context.Context, addr, say string) (string, error) {
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return "", err
-	}
-	defer c.Close()
-	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	if _, err := c.Write([]byte(say)); err != nil {
-		return "", err
-	}
-	first := make([]byte, 512)
-	n, err := c.Read(first)
-	return string(first[:n]), err
+	return talk(ctx, addr, say, func(c io.Reader) (string, error) {
+		first := make([]byte, 512)
+		n, err := c.Read(first)
+		return string(first[:n]), err
+	})
 }
 
 // PostgresServer is a PostgreSQL server in processes of its own, which keeps its
@@ -114,10 +105,7 @@ func PostgresStandby(t testing.TB, primary *PostgresServer, settings ...string) 
 	Nightly(t, "it starts a standby")
 	dir := serverDir(t, "postgres")
 	p := &PostgresServer{Addr: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), data: filepath.Join(dir, "data")}
-	host, port, err := net.SplitHostPort(primary.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	host, port := split(t, primary.Addr)
 	runAsServer(t, dir, program(t, "pg_basebackup"), "--host", host, "--port", port, "--username", "postgres", "--pgdata", p.data,
 		"--write-recovery-conf", "--checkpoint", "fast", "--no-sync")
 	p.run(t, settings)
@@ -137,10 +125,7 @@ func (p *PostgresServer) run(t testing.TB, settings []string) {
 // Start starts a server that was stopped, and returns when it serves.
 func (p *PostgresServer) Start(t testing.TB) {
 	t.Helper()
-	_, port, err := net.SplitHostPort(p.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, port := split(t, p.Addr)
 	prog := Program{Name: "postgres", Dir: filepath.Dir(p.data)}
 	p.Process = prog.start(t, slices.Concat(asServer(t), []string{program(t, "postgres"), "-D", p.data, "-p", port}, p.args))
 	p.Process.Addr = p.Addr
@@ -170,9 +155,7 @@ func (p *PostgresServer) Stop() {
 // them.
 func (p *PostgresServer) HBA(t testing.TB, rules ...string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(p.data, "pg_hba.conf"), []byte(strings.Join(rules, "\n")+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(p.data, "pg_hba.conf"), strings.Join(rules, "\n")+"\n")
 	p.Stop()
 	p.Start(t)
 }
@@ -289,22 +272,13 @@ func owner(t testing.TB, path string) {
 func PgBouncer(t testing.TB, server *PostgresServer, sessions int) *Process {
 	t.Helper()
 	bouncer := Need(t, "pgbouncer")
-	host, port, err := net.SplitHostPort(server.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	host, port := split(t, server.Addr)
 	dir := serverDir(t, "pgbouncer")
 	users := filepath.Join(dir, "users.txt")
-	write := func(file, text string) {
-		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(users, `"postgres" ""`+"\n")
+	write(t, users, `"postgres" ""`+"\n")
 	return Start(t, Program{Name: "pgbouncer", Dir: dir, Ready: acceptsPostgres, Command: func(listen int) []string {
 		config := filepath.Join(dir, fmt.Sprintf("%d.ini", listen))
-		write(config, fmt.Sprintf(`[databases]
+		write(t, config, fmt.Sprintf(`[databases]
 * = host=%s port=%s
 [pgbouncer]
 listen_addr = 127.0.0.1

@@ -29,8 +29,6 @@ type Program struct {
 	// Ready reports whether the server that listens on addr serves already; it
 	// is asked again until it returns nil. Nil: it accepts a TCP connection.
 	Ready func(ctx context.Context, addr string) error
-	// Patience is how long it may take to be ready. Zero: 60 s.
-	Patience time.Duration
 }
 
 // Process is a running server, with all the processes that it started: one
@@ -67,9 +65,6 @@ func Start(t testing.TB, p Program) *Process {
 	if p.Dir == "" {
 		p.Dir = t.TempDir()
 	}
-	if p.Patience == 0 {
-		p.Patience = time.Minute
-	}
 	if p.Ready == nil {
 		p.Ready = Accepts
 	}
@@ -78,7 +73,7 @@ func Start(t testing.TB, p Program) *Process {
 		port := FreePort(t)
 		s := p.start(t, p.Command(port))
 		s.Addr = net.JoinHostPort("127.0.0.1", fmt.Sprint(port))
-		err := s.await(t.Context(), p)
+		err := s.await(t.Context(), p.Ready)
 		if err == nil {
 			return s
 		}
@@ -193,15 +188,15 @@ func (s *Process) read(r io.Reader, first chan<- string) {
 	}
 }
 
-// await asks until the server is ready.
-func (s *Process) await(ctx context.Context, p Program) error {
-	ctx, cancel := context.WithTimeout(ctx, p.Patience)
+// await asks until the server is ready, for a minute at most.
+func (s *Process) await(ctx context.Context, ready func(ctx context.Context, addr string) error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
 	for {
 		attempt, done := context.WithTimeout(ctx, 5*time.Second)
-		err := p.Ready(attempt, s.Addr)
+		err := ready(attempt, s.Addr)
 		done()
 		if err == nil {
 			return nil
@@ -211,15 +206,15 @@ func (s *Process) await(ctx context.Context, p Program) error {
 		case <-s.ended:
 			return fmt.Errorf("ended before it was ready (%w)", err)
 		case <-ctx.Done():
-			return fmt.Errorf("not ready after %v: %w", p.Patience, err)
+			return fmt.Errorf("not ready after a minute: %w", err)
 		}
 	}
 }
 
-// serves awaits for a minute that the server is ready, or fails the test with what it said last.
+// serves awaits that the server is ready, or fails the test with what it said last.
 func (s *Process) serves(t testing.TB, ready func(ctx context.Context, addr string) error) {
 	t.Helper()
-	if err := s.await(t.Context(), Program{Ready: ready, Patience: time.Minute}); err != nil {
+	if err := s.await(t.Context(), ready); err != nil {
 		t.Fatalf("stores: %s at %s: %v\n%s", s.name, s.Addr, err, s.Log())
 	}
 }

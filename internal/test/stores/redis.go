@@ -4,8 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"net"
-	"os"
+	"io"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -37,10 +36,7 @@ func Redis(t testing.TB, args ...string) *RedisServer {
 // Start starts a server that was stopped, and returns when it serves.
 func (r *RedisServer) Start(t testing.TB) {
 	t.Helper()
-	_, port, err := net.SplitHostPort(r.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, port := split(t, r.Addr)
 	r.run(t, append([]string{Need(t, "redis-server"), "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"}, r.args...))
 }
 
@@ -71,34 +67,21 @@ func answersRedis(ctx context.Context, addr string) error {
 // AskRedis sends one command, words with spaces between, and returns its answer
 // as it comes: "+OK" for instance, or the text of a bulk reply.
 func AskRedis(ctx context.Context, addr, command string) (string, error) {
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return "", err
-	}
-	defer c.Close()
-	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	if _, err := fmt.Fprintf(c, "%s\r\n", command); err != nil {
-		return "", err
-	}
-	in := bufio.NewReader(c)
-	line, err := in.ReadString('\n')
-	if err != nil {
-		return "", err
-	}
-	line = strings.TrimSpace(line)
-	var size int
-	if _, err := fmt.Sscanf(line, "$%d", &size); err != nil || size < 0 {
-		return line, nil
-	}
-	var text strings.Builder
-	for text.Len() < size {
+	return talk(ctx, addr, command+"\r\n", func(c io.Reader) (string, error) {
+		in := bufio.NewReader(c)
 		line, err := in.ReadString('\n')
 		if err != nil {
 			return "", err
 		}
-		text.WriteString(line)
-	}
-	return text.String(), nil
+		line = strings.TrimSpace(line)
+		var size int
+		if _, err := fmt.Sscanf(line, "$%d", &size); err != nil || size < 0 {
+			return line, nil
+		}
+		text := make([]byte, size)
+		_, err = io.ReadFull(in, text)
+		return string(text), err
+	})
 }
 
 // Ask is AskRedis for this server. It fails the test where the answer is an error.
@@ -151,18 +134,12 @@ func (r *RedisServer) wait(t testing.TB, command string, lacking func(answer str
 func RedisReplica(t testing.TB, of *RedisServer, args ...string) *RedisServer {
 	t.Helper()
 	Nightly(t, "it starts a replica")
-	host, port, err := net.SplitHostPort(of.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	host, port := split(t, of.Addr)
 	r := Redis(t, append([]string{"--replicaof", host + " " + port}, args...)...)
 	r.until(t, "INFO replication", "master_link_status:up")
 	// And until it has said, as it does once a second, that it is beyond what it was
 	// given first: before that it counts for nothing in a WAIT.
-	_, own, err := net.SplitHostPort(r.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, own := split(t, r.Addr)
 	master := regexp.MustCompile(`master_repl_offset:(\d+)`)
 	replica := regexp.MustCompile(`port=` + own + `,state=online,offset=(\d+),`)
 	offset := func(of *regexp.Regexp, in string) int64 {
@@ -196,10 +173,7 @@ func RedisCluster(t testing.TB, masters int) []*RedisServer {
 		nodes[i].Ask(t, fmt.Sprintf("CLUSTER ADDSLOTSRANGE %d %d", i*slots/masters, (i+1)*slots/masters-1))
 	}
 	for i, n := range nodes[1:] {
-		host, port, err := net.SplitHostPort(nodes[0].Addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		host, port := split(t, nodes[0].Addr)
 		bus := nodes[0].args[len(nodes[0].args)-3]
 		n.Ask(t, fmt.Sprintf("CLUSTER SET-CONFIG-EPOCH %d", i+2))
 		n.Ask(t, fmt.Sprintf("CLUSTER MEET %s %s %s", host, port, bus))
@@ -216,17 +190,12 @@ func RedisCluster(t testing.TB, masters int) []*RedisServer {
 func RedisSentinel(t testing.TB, master *RedisServer, replicas int) *RedisServer {
 	t.Helper()
 	Nightly(t, "it starts a cluster")
-	host, port, err := net.SplitHostPort(master.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	host, port := split(t, master.Addr)
 	s := &RedisServer{Addr: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), dir: t.TempDir()}
-	_, own, _ := net.SplitHostPort(s.Addr)
+	_, own := split(t, s.Addr)
 	conf := filepath.Join(s.dir, "sentinel.conf") // which it rewrites itself
 	text := fmt.Sprintf("bind 127.0.0.1\nport %s\nsentinel monitor main %s %s 1\nsentinel down-after-milliseconds main 500\nsentinel failover-timeout main 5000\n", own, host, port)
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, conf, text)
 	s.run(t, []string{Need(t, "redis-server"), conf, "--sentinel"})
 	s.until(t, "INFO sentinel", fmt.Sprintf("slaves=%d", replicas), "status=ok")
 	return s

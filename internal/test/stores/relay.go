@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -173,13 +172,6 @@ func (r *Relay) Delay(by time.Duration) {
 	r.delay = by
 }
 
-// Connections is how many there are to the server.
-func (r *Relay) Connections() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.conns)
-}
-
 // way returns where new connections go, when nothing is held in this direction.
 func (r *Relay) way(d *direction) string {
 	r.mu.Lock()
@@ -287,9 +279,7 @@ func HTTP2(t testing.TB, h http.Handler) string {
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	file := filepath.Join(t.TempDir(), "authority.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, file, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
 	t.Setenv("AWS_CA_BUNDLE", file)
 	t.Setenv("SSL_CERT_FILE", file)
 	return s.Listener.Addr().String()
@@ -318,9 +308,7 @@ func HAProxy(t testing.TB, config func(port int) string) *Process {
 	dir := t.TempDir()
 	return Start(t, Program{Name: "haproxy", Dir: dir, Command: func(port int) []string {
 		file := filepath.Join(dir, "haproxy.cfg")
-		if err := os.WriteFile(file, []byte(config(port)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, file, config(port))
 		return []string{path, "-db", "-f", file}
 	}})
 }

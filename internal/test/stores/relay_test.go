@@ -78,15 +78,9 @@ func TestRelay(t *testing.T) {
 		send(c, "yo")
 		quiet(c)
 	}
-	if n := r.Connections(); n != 1 {
-		t.Errorf("%d connections to the server, want one", n)
-	}
 	r.Heal()
 	arrives(c, "yo")
 	arrives(late, "yo")
-	if n := r.Connections(); n != 2 {
-		t.Errorf("%d connections to the server, want two", n)
-	}
 	r.Delay(50 * time.Millisecond)
 	begun := time.Now()
 	send(c, "hi")

@@ -12,6 +12,9 @@
 package stores
 
 import (
+	"context"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -88,4 +91,36 @@ func Root(t testing.TB) string {
 		}
 		dir = parent
 	}
+}
+
+// write makes a file, which the user of a server may read.
+func write(t testing.TB, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatalf("stores: %v", err)
+	}
+}
+
+// split is net.SplitHostPort.
+func split(t testing.TB, addr string) (host, port string) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatalf("stores: %v", err)
+	}
+	return host, port
+}
+
+// talk says something to a server by a connection of its own, and returns what hear makes of the answer.
+func talk(ctx context.Context, addr, say string, hear func(io.Reader) (string, error)) (string, error) {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	if _, err := io.WriteString(c, say); err != nil {
+		return "", err
+	}
+	return hear(c)
 }

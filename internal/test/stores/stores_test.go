@@ -4,30 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/c8e606e4/leaderelection/internal/test/fleet"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
-
-func TestAzurite(t *testing.T) {
-	answer, err := http.Get(stores.Azurite(t) + "?comp=list")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	body, _ := io.ReadAll(answer.Body)
-	if !strings.HasPrefix(answer.Header.Get("Server"), "Azurite-Blob/3.35.0") {
-		t.Errorf("%v %v\n%s", answer.Status, answer.Header, body)
-	}
-}
 
 // listener is a server that runs this test binary again, as a child of a shell,
 // so that a whole group must die.
@@ -44,8 +30,7 @@ func listener(t *testing.T) *stores.Process {
 }
 
 func TestMain(m *testing.M) {
-	switch {
-	case os.Getenv("STORES_TEST_LISTEN") != "":
+	if os.Getenv("STORES_TEST_LISTEN") != "" {
 		l, err := net.Listen("tcp", "127.0.0.1:"+os.Args[1])
 		if err != nil {
 			fmt.Println(err)
@@ -79,12 +64,7 @@ func TestServerDiesWithTheTestProcess(t *testing.T) {
 		fmt.Println("listening on", s.Addr)
 		select {} // until killed
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	parent := exec.CommandContext(t.Context(), exe, "-test.run=^TestServerDiesWithTheTestProcess$")
-	parent.Env = append(parent.Environ(), "STORES_TEST_ORPHAN=1")
+	parent := fleet.Again(t, "^"+t.Name()+"$", "STORES_TEST_ORPHAN=1")
 	out, err := parent.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +73,7 @@ func TestServerDiesWithTheTestProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	var addr string
-	if _, err := fmt.Fscanf(out, "listening on %s\n", &addr); err != nil {
+	if _, err := fmt.Fscanf(out, "=== RUN   "+t.Name()+"\nlistening on %s\n", &addr); err != nil {
 		t.Fatal(err)
 	}
 	c, err := net.Dial("tcp", addr)
@@ -178,32 +158,4 @@ func TestFreePort(t *testing.T) {
 		}()
 	}
 	wg.Wait()
-}
-
-func TestPostgres(t *testing.T) {
-	p := stores.Postgres(t)
-	for range 2 {
-		p.Stop()
-		if c, err := net.Dial("tcp", p.Addr); err == nil {
-			c.Close()
-			t.Fatal("it still listens")
-		}
-		p.Start(t)
-	}
-}
-
-func TestRedis(t *testing.T) {
-	r := stores.Redis(t, "--appendonly", "yes")
-	r.Ask(t, "SET k v")
-	r.Stop()
-	r.Start(t)
-	if v := r.Ask(t, "GET k"); strings.TrimSpace(v) != "v" {
-		t.Errorf("after a restart: %q", v)
-	}
-	replica := stores.RedisReplica(t, r)
-	stores.RedisSentinel(t, r, 1)
-	if v := replica.Ask(t, "GET k"); strings.TrimSpace(v) != "v" {
-		t.Errorf("at the replica: %q", v)
-	}
-	stores.RedisCluster(t, 3)
 }

@@ -175,7 +175,7 @@ func (w *world) promise() time.Duration { return w.term + 3*w.skew }
 func (w *world) patience() time.Duration { return w.promise() + 30*time.Second }
 
 func (w *world) play() error {
-	setup, known := setups[w.name]
+	of, known := setups[w.name]
 	if !known {
 		return fmt.Errorf("no store is called %q: there are %s", w.name, strings.Join(storeNames(), ", "))
 	}
@@ -192,7 +192,7 @@ func (w *world) play() error {
 	if err := w.server(w.registers, self, "registers", w.registers.addr); err != nil {
 		return err
 	}
-	if w.store, err = setup(w); err != nil {
+	if err = w.begin(of); err != nil {
 		return fmt.Errorf("starting %s: %w", w.name, err)
 	}
 	if len(w.candidateFaults()) == 0 && len(w.storeFaults()) == 0 {

@@ -17,34 +17,49 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 )
 
-// setups start a store's servers, each on a host of its own.
-var setups = map[string]func(*world) (*cluster, error){
-	"etcd":        etcdCluster,
-	"nats":        natsCluster,
-	"zookeeper":   zooKeeperEnsemble,
-	"redis":       func(w *world) (*cluster, error) { return redisSentinels(w, 2) },
-	"redis-less":  func(w *world) (*cluster, error) { return redisSentinels(w, 1) },
-	"redis-async": func(w *world) (*cluster, error) { return redisSentinels(w, 0) },
-	"postgres":    postgresPair,
-	"mariadb":     mariaDBPair,
-	"kubernetes":  kubernetesServer,
-	"consul":      consulCluster,
-	"rethinkdb":   rethinkDBCluster,
+// setup is how a store's servers are started, each on a host of its own.
+type setup struct {
+	servers  int
+	programs []string // of internal/test/stores/servers, which are built
+	// start says how each server is started, and by which URL candidates open the store, and starts all.
+	start func(w *world, s *cluster, programs []string) error
+}
+
+var setups = map[string]setup{
+	"etcd":        {3, []string{"etcd"}, etcdCluster},
+	"nats":        {3, []string{"nats"}, natsCluster},
+	"zookeeper":   {3, nil, zooKeeperEnsemble},
+	"redis":       {3, nil, redisSentinels(2)},
+	"redis-less":  {3, nil, redisSentinels(1)},
+	"redis-async": {3, nil, redisSentinels(0)},
+	"postgres":    {2, nil, postgresPair},
+	"mariadb":     {2, nil, mariaDBPair},
+	"kubernetes":  {2, []string{"etcd", "kube"}, kubernetesServer},
+	"consul":      {3, []string{"consul"}, consulCluster},
+	"rethinkdb":   {3, nil, rethinkDBCluster},
 }
 
 func storeNames() []string { return slices.Sorted(maps.Keys(setups)) }
 
-// servers makes n hosts for servers.
-func (w *world) servers(n int) (*cluster, error) {
-	s := &cluster{}
-	for i := range n {
+// begin starts a store.
+func (w *world) begin(of setup) error {
+	var programs []string
+	for _, name := range of.programs {
+		program, err := w.build(name)
+		if err != nil {
+			return err
+		}
+		programs = append(programs, program)
+	}
+	w.store = &cluster{}
+	for i := range of.servers {
 		h, err := w.net.add(fmt.Sprintf("s%d", i))
 		if err != nil {
-			return nil, err
+			return err
 		}
-		s.nodes = append(s.nodes, h)
+		w.store.nodes = append(w.store.nodes, h)
 	}
-	return s, nil
+	return of.start(w, w.store, programs)
 }
 
 // startAll starts all servers of a store.
@@ -80,34 +95,18 @@ func (w *world) file(h *host, name, text string) (string, error) {
 func (w *world) data(h *host) string { return filepath.Join(w.dir, "data-"+h.name) }
 
 // etcdCluster is three members, which elect their leader among themselves.
-func etcdCluster(w *world) (*cluster, error) {
-	program, err := w.build("etcd")
-	if err != nil {
-		return nil, err
-	}
-	s, err := w.servers(3)
-	if err != nil {
-		return nil, err
-	}
+func etcdCluster(w *world, s *cluster, programs []string) error {
 	members := s.each(",", func(h *host) string { return fmt.Sprintf("%s=http://%s:2380", h.name, h.addr) })
 	s.start = func(h *host) error {
-		return w.server(h, program, "-fsync", "-data", w.data(h), "-name", h.name,
+		return w.server(h, programs[0], "-fsync", "-data", w.data(h), "-name", h.name,
 			"-peer", h.addr+":2380", "-client", h.addr+":2379", "-cluster", members)
 	}
 	s.url = "etcd://" + s.each(",", func(h *host) string { return h.addr + ":2379" }) + "/election"
-	return s, s.startAll()
+	return s.startAll()
 }
 
 // natsCluster is three servers, with a bucket that is on all of them.
-func natsCluster(w *world) (*cluster, error) {
-	program, err := w.build("nats")
-	if err != nil {
-		return nil, err
-	}
-	s, err := w.servers(3)
-	if err != nil {
-		return nil, err
-	}
+func natsCluster(w *world, s *cluster, programs []string) error {
 	routes := s.each(", ", func(h *host) string { return fmt.Sprintf("%q", "nats://"+h.addr+":6222") })
 	s.start = func(h *host) error {
 		config, err := w.file(h, "nats.conf", fmt.Sprintf(`server_name: %s
@@ -118,19 +117,15 @@ cluster { name: chaos, listen: "%s:6222", routes: [%s] }
 		if err != nil {
 			return err
 		}
-		return w.server(h, program, config)
+		return w.server(h, programs[0], config)
 	}
 	s.url = "nats://" + s.each("&server=", func(h *host) string { return h.addr + ":4222" })
 	s.url = strings.Replace(s.url, "&server=", "/elections/one?create=true&replicas=3&server=", 1)
-	return s, s.startAll()
+	return s.startAll()
 }
 
 // zooKeeperEnsemble is three servers.
-func zooKeeperEnsemble(w *world) (*cluster, error) {
-	s, err := w.servers(3)
-	if err != nil {
-		return nil, err
-	}
+func zooKeeperEnsemble(w *world, s *cluster, _ []string) error {
 	var members strings.Builder
 	for i, h := range s.nodes {
 		fmt.Fprintf(&members, "server.%d=%s:2888:3888\n", i+1, h.addr)
@@ -149,109 +144,83 @@ func zooKeeperEnsemble(w *world) (*cluster, error) {
 			"org.apache.zookeeper.server.quorum.QuorumPeerMain", config)
 	}
 	s.url = "zookeeper://" + s.each(",", func(h *host) string { return h.addr + ":2181" }) + "/one?create=true"
-	return s, s.startAll()
+	return s.startAll()
 }
 
 // redisSentinels is a master and two replicas, with a Sentinel beside each. A write counts
 // when so many replicas have it.
-func redisSentinels(w *world, wait int) (*cluster, error) {
-	s, err := w.servers(3)
-	if err != nil {
-		return nil, err
-	}
-	master := s.nodes[0]
-	made := map[*host]bool{}
-	s.start = func(h *host) error {
-		if !made[h] { // later they are what Sentinel has made of them
-			made[h] = true
-			config := fmt.Sprintf("bind 0.0.0.0\nport 6379\ndir %s\nprotected-mode no\nappendonly yes\nappendfsync always\nsave \"\"\nrepl-diskless-sync-delay 0\n", w.data(h))
-			if h != master {
-				config += "replicaof " + master.addr + " 6379\n"
+func redisSentinels(wait int) func(w *world, s *cluster, _ []string) error {
+	return func(w *world, s *cluster, _ []string) error {
+		master := s.nodes[0]
+		made := map[*host]bool{}
+		s.start = func(h *host) error {
+			if !made[h] { // later they are what Sentinel has made of them
+				made[h] = true
+				config := fmt.Sprintf("bind 0.0.0.0\nport 6379\ndir %s\nprotected-mode no\nappendonly yes\nappendfsync always\nsave \"\"\nrepl-diskless-sync-delay 0\n", w.data(h))
+				if h != master {
+					config += "replicaof " + master.addr + " 6379\n"
+				}
+				sentinel := fmt.Sprintf("bind 0.0.0.0\nport 26379\ndir %s\nprotected-mode no\nsentinel monitor main %s 6379 2\nsentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 5000\n", w.data(h), master.addr)
+				_, err := w.file(h, "redis.conf", config)
+				if err == nil {
+					_, err = w.file(h, "sentinel.conf", sentinel)
+				}
+				if err != nil {
+					return err
+				}
 			}
-			sentinel := fmt.Sprintf("bind 0.0.0.0\nport 26379\ndir %s\nprotected-mode no\nsentinel monitor main %s 6379 2\nsentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 5000\n", w.data(h), master.addr)
-			_, err := w.file(h, "redis.conf", config)
-			if err == nil {
-				_, err = w.file(h, "sentinel.conf", sentinel)
-			}
-			if err != nil {
+			if err := w.server(h, "redis-server", filepath.Join(w.data(h), "redis.conf")); err != nil {
 				return err
 			}
+			return w.server(h, "redis-server", filepath.Join(w.data(h), "sentinel.conf"), "--sentinel")
 		}
-		if err := w.server(h, "redis-server", filepath.Join(w.data(h), "redis.conf")); err != nil {
-			return err
-		}
-		return w.server(h, "redis-server", filepath.Join(w.data(h), "sentinel.conf"), "--sentinel")
+		addrs := s.each("&addr=", func(h *host) string { return h.addr + ":26379" })
+		s.url = "redis://" + strings.Replace(addrs, "&addr=", fmt.Sprintf("/0?key=one&master_name=main&wait_replicas=%d&addr=", wait), 1)
+		return s.startAll()
 	}
-	addrs := s.each("&addr=", func(h *host) string { return h.addr + ":26379" })
-	s.url = "redis://" + strings.Replace(addrs, "&addr=", fmt.Sprintf("/0?key=one&master_name=main&wait_replicas=%d&addr=", wait), 1)
-	return s, s.startAll()
 }
 
 // kubernetesServer is a kube-apiserver and its etcd, each on a host of its own.
-func kubernetesServer(w *world) (*cluster, error) {
-	etcd, err := w.build("etcd")
-	if err != nil {
-		return nil, err
-	}
-	kube, err := w.build("kube")
-	if err != nil {
-		return nil, err
-	}
-	s, err := w.servers(2)
-	if err != nil {
-		return nil, err
-	}
+func kubernetesServer(w *world, s *cluster, programs []string) error {
 	store, api := s.nodes[0], s.nodes[1]
 	s.start = func(h *host) error {
 		if h == store {
-			return w.server(h, etcd, "-fsync", "-data", w.data(h), "-client", h.addr+":2379")
+			return w.server(h, programs[0], "-fsync", "-data", w.data(h), "-client", h.addr+":2379")
 		}
 		if err := os.MkdirAll(w.data(h), 0o755); err != nil {
 			return err
 		}
-		return w.server(h, kube, "-data", w.data(h), "-etcd", store.addr+":2379", "-address", h.addr+":6443")
+		return w.server(h, programs[1], "-data", w.data(h), "-etcd", store.addr+":2379", "-address", h.addr+":6443")
 	}
 	config, err := w.file(api, "kubeconfig", fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"chaos",
 "clusters":[{"name":"chaos","cluster":{"server":"https://%s:6443","certificate-authority":%q}}],
 "users":[{"name":"chaos","user":{"token":"admin"}}],
 "contexts":[{"name":"chaos","context":{"cluster":"chaos","user":"chaos","namespace":"default"}}]}`, api.addr, filepath.Join(w.data(api), "api", "apiserver.crt")))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.url = "kubernetes://default/one?kubeconfig=" + config
-	return s, s.startAll()
+	return s.startAll()
 }
 
 // consulCluster is three servers, which elect their leader among themselves. All candidates ask the
 // first one, as an agent is asked, and it asks the leader.
-func consulCluster(w *world) (*cluster, error) {
-	program, err := w.build("consul")
-	if err != nil {
-		return nil, err
-	}
-	s, err := w.servers(3)
-	if err != nil {
-		return nil, err
-	}
+func consulCluster(w *world, s *cluster, programs []string) error {
 	all := s.each(",", func(h *host) string { return h.addr + ":8301" })
 	s.start = func(h *host) error {
 		if err := os.MkdirAll(w.data(h), 0o755); err != nil {
 			return err
 		}
-		return w.server(h, program, "-data", w.data(h), "-name", h.name, "-http", h.addr+":8500", "-server", h.addr+":8300", "-serf", h.addr+":8301",
+		return w.server(h, programs[0], "-data", w.data(h), "-name", h.name, "-http", h.addr+":8500", "-server", h.addr+":8300", "-serf", h.addr+":8301",
 			"-expect", "3", "-join", all, "-config", fmt.Sprintf(`{"bind_addr":%q,"client_addr":%[1]q}`, h.addr))
 	}
 	s.url = "consul://" + s.nodes[0].addr + ":8500/elections/one"
-	return s, s.startAll()
+	return s.startAll()
 }
 
 // rethinkDBCluster is three servers, each of which has the table, which elect its primary among
 // themselves. No registry has the program: the rethinkdb on the PATH is used.
-func rethinkDBCluster(w *world) (*cluster, error) {
-	s, err := w.servers(3)
-	if err != nil {
-		return nil, err
-	}
+func rethinkDBCluster(w *world, s *cluster, _ []string) error {
 	s.start = func(h *host) error {
 		args := []string{"rethinkdb", "--directory", w.data(h), "--bind", "all", "--canonical-address", h.addr, "--no-http-admin", "--no-update-check", "--cache-size", "64"}
 		for _, peer := range s.nodes {
@@ -263,13 +232,13 @@ func rethinkDBCluster(w *world) (*cluster, error) {
 	}
 	s.url = "rethinkdb://" + s.each(",", func(h *host) string { return h.addr + ":28015" }) + "/test/elections/one"
 	if err := s.startAll(); err != nil {
-		return nil, err
+		return err
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return s, until("making the table", func() error { return w.registers.run(exec.Command(self, "table", s.nodes[0].addr)) })
+	return until("making the table", func() error { return w.registers.run(exec.Command(self, "table", s.nodes[0].addr)) })
 }
 
 // makeTable is the process that makes the table, once all servers have found one another.
@@ -374,14 +343,10 @@ func command(args []string) *exec.Cmd {
 }
 
 // postgresPair is a primary whose commits wait for its standby.
-func postgresPair(w *world) (*cluster, error) {
-	s, err := w.servers(2)
-	if err != nil {
-		return nil, err
-	}
+func postgresPair(w *world, s *cluster, _ []string) error {
 	bins, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if len(bins) == 0 {
-		return nil, fmt.Errorf("PostgreSQL is not in /usr/lib/postgresql: apt-get install postgresql")
+		return fmt.Errorf("PostgreSQL is not in /usr/lib/postgresql: apt-get install postgresql")
 	}
 	bin := func(name string) string { return filepath.Join(bins[len(bins)-1], name) }
 	data := func(h *host) string { return filepath.Join(w.data(h), "data") }
@@ -412,32 +377,28 @@ func postgresPair(w *world) (*cluster, error) {
 	s.start, s.failover = p.run, p.failover
 	first := p.primary
 	if err := own(w.data(first)); err != nil {
-		return nil, err
+		return err
 	}
 	if err := first.run(command(as(bin("initdb"), "--pgdata", data(first), "--username", "postgres", "--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions"))); err != nil {
-		return nil, err
+		return err
 	}
 	hba := "host all all all trust\nhost replication all all trust\n"
 	if err := os.WriteFile(filepath.Join(data(first), "pg_hba.conf"), []byte(hba), 0o644); err != nil {
-		return nil, err
+		return err
 	}
 	if err := p.run(first); err != nil {
-		return nil, err
+		return err
 	}
 	if err := p.clone(s.nodes[1]); err != nil {
-		return nil, err
+		return err
 	}
 	s.url = "postgres://postgres@" + address + ":5432/postgres?election=one&create=true&sslmode=disable&connect_timeout=2"
-	return s, w.net.move(address, nil, first)
+	return w.net.move(address, nil, first)
 }
 
 // mariaDBPair is a primary whose commits wait for its replica (semi-synchronous, without
 // the timeout after which they no longer would).
-func mariaDBPair(w *world) (*cluster, error) {
-	s, err := w.servers(2)
-	if err != nil {
-		return nil, err
-	}
+func mariaDBPair(w *world, s *cluster, _ []string) error {
 	p := &pair{w: w, s: s, primary: s.nodes[0]}
 	ask := func(h *host, sql string) error {
 		return until("mariadb", func() error {
@@ -483,14 +444,14 @@ func mariaDBPair(w *world) (*cluster, error) {
 	s.start, s.failover = p.run, p.failover
 	first := p.primary
 	if err := install(first); err != nil {
-		return nil, err
+		return err
 	}
 	if err := ask(first, "SET GLOBAL rpl_semi_sync_master_enabled=0; RESET MASTER; CREATE DATABASE elections; CREATE USER chaos IDENTIFIED BY 'chaos'; GRANT ALL ON *.* TO chaos; "+master); err != nil {
-		return nil, err
+		return err
 	}
 	if err := p.clone(s.nodes[1]); err != nil {
-		return nil, err
+		return err
 	}
 	s.url = "mysql://chaos:chaos@" + address + ":3306/elections?election=one&create=true&timeout=2s"
-	return s, w.net.move(address, nil, first)
+	return w.net.move(address, nil, first)
 }

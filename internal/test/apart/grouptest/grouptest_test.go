@@ -4,13 +4,13 @@ import (
 	"context"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/c8e606e4/leaderelection/deciders/file"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet"
 	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
 )
 
@@ -31,13 +31,7 @@ func TestRunGroupFindsABlindStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nightly: real processes, until two of them own one shard")
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(cmd.Environ(), env+"="+t.TempDir())
-	out, err := cmd.CombinedOutput()
+	out, err := fleet.Again(t, "^"+t.Name()+"$", env+"="+t.TempDir()).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "overlaps or old tokens:") || strings.Contains(string(out), "overlaps or old tokens: 0") {
 		t.Errorf("a store that decides nothing: %v\n%s", err, out)
 	}

@@ -3,7 +3,6 @@ package hinted_test
 import (
 	"context"
 	"net/http"
-	"slices"
 	"testing"
 	"time"
 
@@ -33,7 +32,15 @@ func newOnGCS(t *testing.T) *onGCS {
 	return &onGCS{url: stores.FakeGCS(t, "elections"), nats: stores.NATS(t)}
 }
 
-func (s *onGCS) decider(t testing.TB, poll time.Duration) *hinted.Decider {
+// elections makes an election after the other.
+func (s *onGCS) elections(poll time.Duration) feedtest.NewElection {
+	return func(t testing.TB) func() leaderelection.RaceDecider {
+		name := feedtest.Unique()
+		return func() leaderelection.RaceDecider { return s.decider(t, name, poll) }
+	}
+}
+
+func (s *onGCS) decider(t testing.TB, name string, poll time.Duration) *hinted.Decider {
 	client, err := storage.NewClient(context.WithoutCancel(t.Context()), option.WithEndpoint(s.url+"/storage/v1/"),
 		option.WithoutAuthentication(), storage.WithJSONReads())
 	if err != nil {
@@ -45,7 +52,7 @@ func (s *onGCS) decider(t testing.TB, poll time.Duration) *hinted.Decider {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	const subject = "elections.web"
+	subject := "elections." + name
 	announce := func(ctx context.Context) {
 		if err := nc.Publish(subject, nil); err == nil {
 			_ = nc.FlushWithContext(ctx) // so that it is sent before a process ends
@@ -64,64 +71,16 @@ func (s *onGCS) decider(t testing.TB, poll time.Duration) *hinted.Decider {
 		<-ctx.Done()
 		return nil
 	}
-	return hinted.NewDecider(gcs.NewDecider(client, "elections", "web", nil), listen, &hinted.Options{PollInterval: poll, Announce: announce})
+	return hinted.NewDecider(gcs.NewDecider(client, "elections", name, nil), listen, &hinted.Options{PollInterval: poll, Announce: announce})
 }
 
-// On a store that cannot push, from the release to OnElected in another candidate: the
-// median of 20 is bounded by what the store itself takes, not by the poll.
-func TestHandoverOnGCS(t *testing.T) {
-	s := newOnGCS(t)
-	elected, up := make(chan time.Time, 1), make(chan struct{}, 100)
-	start := func() (leave func()) {
-		ctx, cancel := context.WithCancel(t.Context())
-		c, err := leaderelection.Config{
-			Decider: s.decider(t, 0), LeaderID: "one of many", TermLength: time.Minute,
-			Trace: &leaderelection.Trace{Feed: func(f leaderelection.FeedEvent) {
-				if f.Err != nil {
-					t.Error(f.Err)
-				}
-				up <- struct{}{}
-			}},
-			OnElected: func(ctx context.Context, _ *leaderelection.TimeView) {
-				elected <- time.Now()
-				<-ctx.Done()
-			},
-		}.Start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return func() {
-			cancel()
-			_ = c.Wait()
-		}
-	}
-	leave := start()
-	<-up
-	<-elected
-	var took []time.Duration
-	for range 20 {
-		stay := start()
-		<-up // it has read: else it would find the record vacant by itself
-		left := time.Now()
-		leave()
-		took = append(took, (<-elected).Sub(left))
-		leave = stay
-	}
-	leave()
-	slices.Sort(took)
-	t.Logf("release to OnElected in %v (median of %d), %v at most; the poll interval is 30s", took[len(took)/2], len(took), took[len(took)-1])
-	if median := took[len(took)/2]; median > 100*time.Millisecond {
-		t.Errorf("hand-over takes %v", median)
-	}
-}
+// On a store that cannot push, a hand-over is bounded by what the store and the hint take, not by the poll.
+func TestHandoverOnGCS(t *testing.T) { feedtest.Handover(t, newOnGCS(t).elections(0)) }
 
 // The server of hints is stopped while something is written: news is late by the poll at
 // most.
 func TestNewsWithoutHints(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it breaks the store and waits")
-	}
-	const poll = 500 * time.Millisecond
 	s := newOnGCS(t)
-	feedtest.News(t, s.decider(t, poll), s.decider(t, poll), feedtest.Trouble{Break: s.nats.Stop, Heal: func() { s.nats.Start(t) }})
+	handle := s.elections(500 * time.Millisecond)(t)
+	feedtest.News(t, handle(), handle(), feedtest.Trouble{Break: s.nats.Stop, Heal: func() { s.nats.Start(t) }})
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
 	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
@@ -22,9 +23,11 @@ import (
 )
 
 // What leprom tells Prometheus and what leotel tells it through OpenTelemetry's exporter
-// are the same series, by name, help text, type, labels and buckets: so one dashboard and
+// are the same series, by name, help text, type, labels, buckets and value: so one dashboard and
 // one set of alerts are for both.
-func TestLepromAndLeotelAreTheSame(t *testing.T) {
+func TestLepromAndLeotelAreTheSame(t *testing.T) { synctest.Test(t, lepromAndLeotelAreTheSame) }
+
+func lepromAndLeotelAreTheSame(t *testing.T) {
 	plain, otel := prometheus.NewRegistry(), prometheus.NewRegistry()
 	metrics := leprom.New(nil)
 	plain.MustRegister(metrics)
@@ -56,8 +59,7 @@ func TestLepromAndLeotelAreTheSame(t *testing.T) {
 		h.Owns(shard.Owns{})
 		h.LetGo(shard.LetGo{Owned: new(shard.Owned), Cause: shard.ErrMoved})
 	}
-	measuretest.Everything(candidate.Trace())
-	measuretest.Everything(election.Trace())
+	measuretest.Everything(leaderelection.JoinTraces(candidate.Trace(), election.Trace()))
 	one, other := shape(t, plain), shape(t, otel)
 	if !maps.Equal(one, other) || len(one) < 40 {
 		for _, s := range slices.Sorted(maps.Keys(one)) {
@@ -73,7 +75,7 @@ func TestLepromAndLeotelAreTheSame(t *testing.T) {
 	}
 }
 
-// shape is each series that a registry has, without its value.
+// shape is each series that a registry has.
 func shape(t *testing.T, r *prometheus.Registry) map[string]bool {
 	t.Helper()
 	families, err := r.Gather()
@@ -88,10 +90,12 @@ func shape(t *testing.T, r *prometheus.Registry) map[string]bool {
 				labels = append(labels, l.GetName()+"="+l.GetValue())
 			}
 			slices.Sort(labels)
-			for _, b := range m.GetHistogram().GetBucket() {
-				bounds = append(bounds, fmt.Sprint(b.GetUpperBound()))
+			h := m.GetHistogram()
+			for _, b := range h.GetBucket() {
+				bounds = append(bounds, fmt.Sprint(b.GetUpperBound(), ":", b.GetCumulativeCount()))
 			}
-			all[fmt.Sprintf("%s %s {%s} [%s] %s", f.GetName(), f.GetType(), strings.Join(labels, " "), strings.Join(bounds, " "), f.GetHelp())] = true
+			value := m.GetGauge().GetValue() + m.GetCounter().GetValue() + h.GetSampleSum()
+			all[fmt.Sprintf("%s %s {%s} [%s] %v %s", f.GetName(), f.GetType(), strings.Join(labels, " "), strings.Join(bounds, " "), value, f.GetHelp())] = true
 		}
 	}
 	return all

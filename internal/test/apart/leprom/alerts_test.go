@@ -197,8 +197,8 @@ func (f *fleet) start(id string, elected func(), how ...func(p *process, c *lead
 	f.live[id] = p
 }
 
-// job is a run of a job that takes 2 s, in a process of its own.
-func (f *fleet) job(hold time.Duration) {
+// job is a run of a job that takes 2 s, and keeps others out for 150 s, in a process of its own.
+func (f *fleet) job() {
 	f.mu.Lock()
 	if f.live == nil {
 		f.mu.Unlock()
@@ -213,13 +213,30 @@ func (f *fleet) job(hold time.Duration) {
 	config.Trace = measured.Trace()
 	f.live["job"] = p
 	f.mu.Unlock()
-	err = config.Once(ctx, leaderelection.OnceOptions{Hold: hold, Wait: 5 * time.Second}, func(context.Context, *leaderelection.TimeView) error { time.Sleep(2 * time.Second); return nil })
+	err = config.Once(ctx, leaderelection.OnceOptions{Hold: 150 * time.Second, Wait: 5 * time.Second}, func(context.Context, *leaderelection.TimeView) error { time.Sleep(2 * time.Second); return nil })
 	if err != nil {
 		f.t.Error(err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.live, "job")
+}
+
+// jobs runs a job each five minutes, until some time, with an observer.
+func (f *fleet) jobs(until time.Duration) {
+	f.observe()
+	for at := time.Minute; at < until; at += 5 * time.Minute {
+		time.AfterFunc(at, f.job)
+	}
+}
+
+// twoNamespaces has two candidates in each: a, b, and c, d.
+func (f *fleet) twoNamespaces() {
+	staging := in("staging", memory.NewDecider())
+	f.start("a", nil)
+	f.start("b", nil)
+	f.start("c", nil, staging)
+	f.start("d", nil, staging)
 }
 
 // observe starts an observer.
@@ -371,21 +388,11 @@ func TestAlertsOnRealOutput(t *testing.T) {
 			}
 		}, []string{"ElectionWithoutLeader"}},
 		"nobody leads in one of two namespaces": {func(f *fleet) {
-			staging := memory.NewDecider()
-			f.start("a", nil)
-			f.start("b", nil)
-			f.start("c", nil, in("staging", staging))
-			f.start("d", nil, in("staging", staging))
+			f.twoNamespaces()
 			f.fail("c", 5*time.Minute, memory.LoseRequests())
 			f.fail("d", 5*time.Minute, memory.LoseRequests())
 		}, []string{"ElectionWithoutLeader"}},
-		"two namespaces": {func(f *fleet) {
-			staging := memory.NewDecider()
-			f.start("a", nil)
-			f.start("b", nil)
-			f.start("c", nil, in("staging", staging))
-			f.start("d", nil, in("staging", staging))
-		}, nil},
+		"two namespaces": {(*fleet).twoNamespaces, nil},
 		"two elections have one name": {func(f *fleet) {
 			f.start("a", nil)
 			f.start("b", nil, in("shop", memory.NewDecider()))
@@ -419,18 +426,8 @@ func TestAlertsOnRealOutput(t *testing.T) {
 				})
 			}
 		}, []string{"ElectionLeaseRunningLow"}},
-		"a job runs each five minutes": {func(f *fleet) {
-			f.observe()
-			for at := time.Minute; at < 30*time.Minute; at += 5 * time.Minute {
-				time.AfterFunc(at, func() { f.job(150 * time.Second) })
-			}
-		}, nil},
-		"a job does not run any more": {func(f *fleet) {
-			f.observe()
-			for at := time.Minute; at < 10*time.Minute; at += 5 * time.Minute {
-				time.AfterFunc(at, func() { f.job(150 * time.Second) })
-			}
-		}, []string{"ElectionJobMissed"}},
+		"a job runs each five minutes": {func(f *fleet) { f.jobs(30 * time.Minute) }, nil},
+		"a job does not run any more":  {func(f *fleet) { f.jobs(10 * time.Minute) }, []string{"ElectionJobMissed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "real.yaml")

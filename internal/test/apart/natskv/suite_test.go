@@ -49,7 +49,7 @@ func TestFaults(t *testing.T) {
 	makeBucket(t, s.client(t))
 	relay := stores.NewRelay(t, s.addr())
 	d := opened(t, at(t, s, nil, "/"+bucket+"/"+key))
-	proctest.Faults(t, natskv.NewDecider(client(t, "nats://"+relay.Addr), bucket, key, nil), d, relay)
+	feedtest.Faults(t, natskv.NewDecider(client(t, "nats://"+relay.Addr), bucket, key, nil), d, relay)
 }
 
 func TestHandover(t *testing.T) { feedtest.Handover(t, onServer(stores.NATS(t))) }

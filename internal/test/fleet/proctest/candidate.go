@@ -23,11 +23,10 @@ const roleEnv = "LEADERELECTION_PROCTEST"
 
 // role is what a candidate's process is told.
 type role struct {
-	ID                 string
-	Address            string
-	Offset             time.Duration // of its clock
-	Term, Skew, PollIn time.Duration
-	Group              *groupRole // not nil: it is a member of a group
+	ID      string
+	Address string
+	Offset  time.Duration // of its clock
+	Group   *groupRole    // not nil: it is a member of a group
 }
 
 // Main makes this process a candidate where it was started as one: then it does
@@ -87,7 +86,7 @@ func (r role) play(open opener, member func(context.Context, Membership) error, 
 	}
 	err = leaderelection.Config{
 		Decider: tell(decider, l), LeaderID: r.ID, HostPort: []string{"127.0.0.1:1"},
-		TermLength: r.Term, MaxClockSkew: r.Skew, ClockPolicy: clockPolicy(r.Skew), PollInterval: r.PollIn,
+		TermLength: term, MaxClockSkew: skew,
 		Clock:         clocks.NewOffset(nil, r.Offset),
 		Logger:        slog.New(slog.NewTextHandler(os.Stderr, nil)).With("candidate", r.ID),
 		OnElected:     func(ctx context.Context, view *leaderelection.TimeView) { r.lead(ctx, view, l) },
@@ -154,14 +153,6 @@ func (l *logger) print(p line) {
 
 func (l *logger) news(e leaderelection.RaceEntry) {
 	l.print(line{Kind: news, Number: uint64(e.ElectionNumber), Why: e.LeaderID})
-}
-
-// clockPolicy is that of processes whose clocks are apart by skew at most.
-func clockPolicy(skew time.Duration) leaderelection.ClockPolicy {
-	if skew == 0 {
-		return leaderelection.SharedClock
-	}
-	return leaderelection.Synchronized
 }
 
 // teller is a store whose writes are told of, before they are made and after they have worked.

@@ -76,7 +76,7 @@ func TestCheckWrites(t *testing.T) {
 		"both won with one number":  {write(1, 0, "a", 1, 0, true), write(1, 16*time.Second, "b", 1, 0, true), "does not raise"},
 		"extends what is another's": {write(1, 0, "a", 1, 0, true), write(1, 1*time.Second, "b", 1, 1, true), "not its own"},
 	} {
-		err := checkWrites(map[string][]line{"a": c.a, "b": c.b}, time.Second)
+		err := checkWrites(map[string][]line{"a": c.a, "b": c.b})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}

@@ -31,13 +31,14 @@ type GroupOptions struct {
 	Env      []string
 	// Members and Shards are how many there are. Zero: 8 and 200.
 	Members, Shards int
-	// Term, Skew and PollInterval are the members'. Zero: 3 s, 200 ms, a quarter of Term.
-	Term, Skew, PollInterval time.Duration
 	// For is how long things go wrong before all is calm. Zero: 25 s.
 	For time.Duration
 	// Patience is for the calm. Zero: 3 min.
 	Patience time.Duration
 }
+
+// groupTerm is the members' TermLength.
+const groupTerm = 3 * time.Second
 
 // nameMark stands for a record's name in a group's Address.
 const nameMark = "{name}"
@@ -85,7 +86,7 @@ func (r role) playGroup(ctx context.Context, open opener, member func(context.Co
 		}
 	}()
 	return member(ctx, Membership{
-		ID: r.ID, Shards: r.Group.Shards, Term: r.Term, Skew: r.Skew, PollInterval: r.PollIn,
+		ID: r.ID, Shards: r.Group.Shards, Term: groupTerm, Skew: skew, PollInterval: groupTerm / 4,
 		Clock:  clocks.NewOffset(nil, r.Offset),
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)).With("member", r.ID),
 		Begin:  acts.begin,

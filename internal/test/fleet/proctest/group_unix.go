@@ -49,12 +49,7 @@ func RunGroup(t *testing.T, o GroupOptions) {
 	seed := rand.Uint64()
 	g.rng = rand.New(rand.NewPCG(seed, 14))
 	t.Logf("seed %d", seed) // of what befalls them: when that is, the machine has a say in
-	g.running, g.proxies = make([]*fleet.Process, g.o.Members+1), make([]*stores.Relay, g.o.Members+1)
-	if o.Upstream != "" {
-		for slot := range g.proxies {
-			g.proxies[slot] = stores.NewRelay(t, o.Upstream)
-		}
-	}
+	g.running, g.proxies = make([]*fleet.Process, g.o.Members+1), relays(t, o.Upstream, g.o.Members+1)
 	defer g.check() // also if the test ends half way
 	for slot := range g.o.Members {
 		g.join(slot)
@@ -72,7 +67,7 @@ func RunGroup(t *testing.T, o GroupOptions) {
 	g.settled("calm")
 	for slot, p := range g.running {
 		if p != nil {
-			g.leave(slot)
+			g.leaves(slot)
 		}
 	}
 }
@@ -80,9 +75,6 @@ func RunGroup(t *testing.T, o GroupOptions) {
 func (o GroupOptions) withDefaults() GroupOptions {
 	o.Members = cmp.Or(o.Members, 8)
 	o.Shards = cmp.Or(o.Shards, 200)
-	o.Term = cmp.Or(o.Term, 3*time.Second)
-	o.Skew = cmp.Or(o.Skew, 200*time.Millisecond)
-	o.PollInterval = cmp.Or(o.PollInterval, o.Term/4)
 	o.For = cmp.Or(o.For, 25*time.Second)
 	o.Patience = cmp.Or(o.Patience, 3*time.Minute)
 	return o
@@ -105,9 +97,8 @@ func (g *group) join(slot int) {
 	name := fmt.Sprintf("%d (%s)", len(g.all)+1, id)
 	g.ledgers[name] = filepath.Join(g.dir, fmt.Sprint(len(g.all)+1))
 	g.running[slot] = g.start(g, name, role{
-		ID: id, Address: g.o.Address, Term: g.o.Term, Skew: g.o.Skew, PollIn: g.o.PollInterval,
-		Offset: time.Duration(slot%3-1) * g.o.Skew / 2,
-		Group:  &groupRole{Shards: g.o.Shards, Ledger: g.ledgers[name]},
+		ID: id, Address: g.o.Address, Offset: time.Duration(slot%3-1) * skew / 2,
+		Group: &groupRole{Shards: g.o.Shards, Ledger: g.ledgers[name]},
 	}, g.o.Env, g.o.Upstream, g.proxies[slot])
 }
 
@@ -127,7 +118,7 @@ func (g *group) trouble() {
 		g.rng.Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
 		g.befall(todo[0])
 		todo = todo[1:]
-		g.heal(time.Now().Add(time.Duration(g.rng.Int64N(int64(g.o.Term)))))
+		g.heal(time.Now().Add(time.Duration(g.rng.Int64N(int64(groupTerm)))))
 	}
 }
 
@@ -185,7 +176,7 @@ func (g *group) befall(kind string) {
 		return
 	}
 	p := g.running[slot]
-	later := time.Now().Add(g.o.Term/2 + time.Duration(g.rng.Int64N(int64(3*g.o.Term/2))))
+	later := time.Now().Add(groupTerm/2 + time.Duration(g.rng.Int64N(int64(3*groupTerm/2))))
 	switch kind {
 	case "kill": // and started again, under its old name, at once or later
 		p.Kill()
@@ -208,7 +199,7 @@ func (g *group) befall(kind string) {
 		if len(g.away()) > 1 {
 			return
 		}
-		g.leave(slot)
+		g.leaves(slot)
 	case "join":
 		away := g.away()
 		if len(away) == 0 {
@@ -219,20 +210,12 @@ func (g *group) befall(kind string) {
 	g.told[kind]++
 }
 
-// leave has a member leave in order, and waits for its end.
-func (g *group) leave(slot int) {
+// leaves has a member leave in order, and waits for its end.
+func (g *group) leaves(slot int) {
 	g.Helper()
 	p := g.running[slot]
-	p.Leave()
 	g.running[slot] = nil
-	if !g.Await(g.o.Patience, func(lines map[string][]line) bool { return has(lines[p.Name], gone) }) {
-		g.Fatalf("proctest: %s has not ended within %v", p.Name, g.o.Patience)
-	}
-	g.Look(func(lines map[string][]line) {
-		if !has(lines[p.Name], stopped) {
-			g.Errorf("%s was asked to leave, and did not end in order: %+v", p.Name, lines[p.Name])
-		}
-	})
+	g.leave(g, p, g.o.Patience)
 }
 
 // settled waits until all shards are owned, evenly.

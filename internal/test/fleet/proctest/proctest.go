@@ -22,13 +22,9 @@
 // which its view was in the future. All processes read the same clock, so acts
 // of different processes can be put in order; the candidates' own clocks, from
 // which the views follow, are set apart.
-//
-// Faults is about connections in place of processes: one leader, in the test's own
-// process, whose answers are lost, late or cut off on their way.
 package proctest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -51,31 +47,19 @@ type Options struct {
 	Upstream string
 	// Env is added to the environment of each process, each "name=value".
 	Env []string
-	// Term is TermLength. Zero: 2 s.
-	Term time.Duration
-	// Skew is MaxClockSkew; the clocks are apart by as much. Zero: 200 ms.
-	Skew time.Duration
-	// PollInterval is the candidates'. Zero: half a term.
-	PollInterval time.Duration
-	// Slack is how much later than Term + 2*Skew a leader may be back: the
-	// store's own time for a read and a write, and a busy machine's for
-	// waking up three processes. Zero: 1 s.
-	Slack time.Duration
 
 	patience time.Duration // with what nothing is promised about; zero: 30 s
 }
 
-func (o Options) withDefaults() Options {
-	o.Term = cmp.Or(o.Term, 2*time.Second)
-	o.Skew = cmp.Or(o.Skew, 200*time.Millisecond)
-	o.PollInterval = cmp.Or(o.PollInterval, o.Term/2)
-	o.Slack = cmp.Or(o.Slack, time.Second)
-	o.patience = cmp.Or(o.patience, 30*time.Second)
-	return o
-}
-
-// bound is when a leader must be back after the last sign of the one before.
-func (o Options) bound() time.Duration { return o.Term + 2*o.Skew + o.Slack }
+const (
+	term = 2 * time.Second
+	skew = 200 * time.Millisecond // the clocks are apart by as much
+	// slack is how much later than a term and two skews a leader may be back: the store's own time for a
+	// read and a write, and a busy machine's for waking up three processes.
+	slack = time.Second
+	// bound is when a leader must be back after the last sign of the one before.
+	bound = term + 2*skew + slack
+)
 
 // line is what a candidate's process prints, as JSON, one a line. Times are
 // nanoseconds since 1970 by the machine's clock, without the candidate's offset.
@@ -147,7 +131,7 @@ func ctxEnded(lines []line, number uint64) (ended bool, late time.Duration) {
 }
 
 // checkWrites returns what is wrong with what the processes wrote, by the specification of the record.
-func checkWrites(logs map[string][]line, skew time.Duration) error {
+func checkWrites(logs map[string][]line) error {
 	var writes []spec.Write
 	for _, process := range slices.Sorted(maps.Keys(logs)) {
 		its := map[uint64]int{}

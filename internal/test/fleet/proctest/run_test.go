@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/file"
+	"github.com/c8e606e4/leaderelection/internal/test/fleet"
 )
 
 // In these tests an address is a path, with "blind:" before it for a store that
@@ -34,19 +34,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// again starts one test of this binary in a process of its own, and returns what
-// it prints.
-func again(t *testing.T, test, env string) *exec.Cmd {
-	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+test+"$", "-test.v")
-	cmd.Env = append(cmd.Environ(), env)
-	return cmd
-}
-
 // A store that lets several win is found out by Run itself.
 func TestRunFindsABlindStore(t *testing.T) {
 	if testing.Short() {
@@ -57,7 +44,7 @@ func TestRunFindsABlindStore(t *testing.T) {
 		Run(t, Options{Address: "blind:" + path, patience: 3 * time.Second})
 		return
 	}
-	out, err := again(t, t.Name(), env+"="+filepath.Join(t.TempDir(), "e.json")).CombinedOutput()
+	out, err := fleet.Again(t, "^"+t.Name()+"$", env+"="+filepath.Join(t.TempDir(), "e.json")).CombinedOutput()
 	// Which of the errors shows it first depends on which of the candidates looks when.
 	if err == nil || !strings.Contains(string(out), "have one token") && !strings.Contains(string(out), "acted after the first act") {
 		t.Errorf("a store that decides nothing: %v\n%s", err, out)
@@ -71,7 +58,7 @@ func TestCandidatesDieWithTheirParent(t *testing.T) {
 	if dir := os.Getenv(env); dir != "" {
 		all := newCandidacies()
 		for _, name := range []string{"running", "stopped"} {
-			r := role{ID: name, Address: filepath.Join(dir, name), Term: time.Second}
+			r := role{ID: name, Address: filepath.Join(dir, name)}
 			p := all.start(t, name, r, nil, "", nil)
 			all.Await(time.Minute, func(lines map[string][]line) bool { return has(lines[name], act) })
 			if name == "stopped" {
@@ -81,7 +68,7 @@ func TestCandidatesDieWithTheirParent(t *testing.T) {
 		}
 		select {} // until killed
 	}
-	parent := again(t, t.Name(), env+"="+t.TempDir())
+	parent := fleet.Again(t, "^"+t.Name()+"$", env+"="+t.TempDir())
 	out, err := parent.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

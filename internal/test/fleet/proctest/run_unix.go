@@ -3,6 +3,7 @@
 package proctest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,6 +65,32 @@ func (c *candidacies) start(t testing.TB, name string, r role, env []string, ups
 	return p
 }
 
+// leave asks a process to end, and awaits that, which is to be in order.
+func (c *candidacies) leave(t testing.TB, p *fleet.Process, patience time.Duration) {
+	t.Helper()
+	p.Leave()
+	if !c.Await(patience, func(lines map[string][]line) bool { return has(lines[p.Name], gone) }) {
+		t.Fatalf("proctest: %s has not ended within %v", p.Name, patience)
+	}
+	c.Look(func(lines map[string][]line) {
+		if !has(lines[p.Name], stopped) {
+			t.Errorf("%s was asked to leave, and did not end in order: %+v", p.Name, lines[p.Name])
+		}
+	})
+}
+
+// relays are so many ways to the store, if there is an upstream; else each is nil.
+func relays(t testing.TB, upstream string, n int) []*stores.Relay {
+	t.Helper()
+	all := make([]*stores.Relay, n)
+	for i := range all {
+		if upstream != "" {
+			all[i] = stores.NewRelay(t, upstream)
+		}
+	}
+	return all
+}
+
 // logs shows what the processes said.
 func (c *candidacies) logs(t testing.TB) {
 	t.Helper()
@@ -87,18 +114,13 @@ const candidates = 3
 func Run(t *testing.T, o Options) {
 	t.Helper()
 	stores.Nightly(t, "real processes elect by the wall clock")
-	o = o.withDefaults()
-	r := &run{TB: t, o: o, candidacies: newCandidacies()}
-	if o.Upstream != "" {
-		for slot := range candidates {
-			r.proxies[slot] = stores.NewRelay(t, o.Upstream)
-		}
-	}
+	o.patience = cmp.Or(o.patience, 30*time.Second)
+	r := &run{TB: t, o: o, candidacies: newCandidacies(), proxies: relays(t, o.Upstream, candidates)}
 	defer r.check() // also where the test ends half way
 	for slot := range candidates {
 		r.start(slot)
 	}
-	r.leaderAfter(leadershipOf{}, r.o.patience)
+	r.leaderAfter(leadershipOf{})
 	r.killed()
 	r.pausedPastItsTerm()
 	if o.Upstream != "" {
@@ -106,8 +128,9 @@ func Run(t *testing.T, o Options) {
 	}
 	r.leavesInOrder()
 	for _, p := range r.running {
-		p.Leave()
-		r.await("the end of "+p.Name, r.o.patience, func(lines map[string][]line) bool { return has(lines[p.Name], gone) })
+		if !p.Leaving {
+			r.leave(t, p, o.patience)
+		}
 	}
 }
 
@@ -115,7 +138,7 @@ type run struct {
 	testing.TB
 	*candidacies
 	o       Options
-	proxies [candidates]*stores.Relay // if there is an Upstream
+	proxies []*stores.Relay // if there is an Upstream
 	running [candidates]*fleet.Process
 }
 
@@ -131,17 +154,16 @@ func (r *run) start(slot int) {
 	r.Helper()
 	id := fmt.Sprint("candidate-", slot)
 	r.running[slot] = r.candidacies.start(r, fmt.Sprintf("%d (%s)", len(r.all)+1, id), role{
-		ID: id, Address: r.o.Address, Term: r.o.Term, Skew: r.o.Skew, PollIn: r.o.PollInterval,
-		Offset: time.Duration(slot-1) * r.o.Skew / 2, // no two more than Skew apart, as Term + 2*Skew assumes
+		ID: id, Address: r.o.Address, Offset: time.Duration(slot-1) * skew / 2, // no two more than skew apart, as the bound assumes
 	}, r.o.Env, r.o.Upstream, r.proxies[slot])
 }
 
 // await waits until the journal is as wanted.
-func (r *run) await(what string, within time.Duration, wanted func(lines map[string][]line) bool) {
+func (r *run) await(what string, wanted func(lines map[string][]line) bool) {
 	r.Helper()
-	failure := fmt.Sprintf("not within %v", within)
+	failure := fmt.Sprintf("not within %v", r.o.patience)
 	ok := false
-	r.Await(within, func(lines map[string][]line) (over bool) {
+	r.Await(r.o.patience, func(lines map[string][]line) (over bool) {
 		if ok = wanted(lines); ok {
 			return true
 		}
@@ -169,9 +191,9 @@ func has(lines []line, k kind) bool {
 
 // leaderAfter waits for a leadership later than before, and returns it with the time
 // of its first act.
-func (r *run) leaderAfter(before leadershipOf, within time.Duration) (leader leadershipOf, since time.Time) {
+func (r *run) leaderAfter(before leadershipOf) (leader leadershipOf, since time.Time) {
 	r.Helper()
-	r.await(fmt.Sprintf("a leader after leadership %d", before.number), within, func(lines map[string][]line) bool {
+	r.await(fmt.Sprintf("a leader after leadership %d", before.number), func(lines map[string][]line) bool {
 		for slot, p := range r.running {
 			if p == nil || p == before.Process {
 				continue
@@ -214,7 +236,7 @@ func (r *run) extended(since time.Duration) (leader leadershipOf) {
 	var last line
 	var moved int64 // when
 	r.Look(func(lines map[string][]line) { leader, last = look(lines) })
-	r.await("an extension by a leader", r.o.patience, func(lines map[string][]line) bool {
+	r.await("an extension by a leader", func(lines map[string][]line) bool {
 		before := last
 		leader, last = look(lines)
 		switch {
@@ -232,11 +254,11 @@ func (r *run) extended(since time.Duration) (leader leadershipOf) {
 // bound.
 func (r *run) succeeded(how string, lost leadershipOf, at time.Time) leadershipOf {
 	r.Helper()
-	next, since := r.leaderAfter(lost, r.o.patience)
+	next, since := r.leaderAfter(lost)
 	took := since.Sub(at)
-	r.Logf("%s: %s leads again %v later (bound %v)", how, next.Name, took.Round(time.Millisecond), r.o.bound())
-	if took > r.o.bound() {
-		r.Errorf("%s: a leader was back after %v; %v + 2 * %v + %v are allowed", how, took, r.o.Term, r.o.Skew, r.o.Slack)
+	r.Logf("%s: %s leads again %v later (bound %v)", how, next.Name, took.Round(time.Millisecond), bound)
+	if took > bound {
+		r.Errorf("%s: a leader was back after %v; %v + 2 * %v + %v are allowed", how, took, term, skew, slack)
 	}
 	return next
 }
@@ -284,25 +306,19 @@ func (r *run) leavesInOrder() {
 	r.Helper()
 	leader := r.extended(0)
 	at := time.Now()
-	leader.Leave()
-	r.await("the end of "+leader.Name, r.o.patience, func(lines map[string][]line) bool { return has(lines[leader.Name], gone) })
-	r.Look(func(lines map[string][]line) {
-		if !has(lines[leader.Name], stopped) {
-			r.Errorf("%s was asked to leave, and did not end in order", leader.Name)
-		}
-	})
-	next, since := r.leaderAfter(leader, r.o.patience)
+	r.leave(r, leader.Process, r.o.patience)
+	next, since := r.leaderAfter(leader)
 	took := since.Sub(at)
 	r.Logf("released: %s leads %v later", next.Name, took.Round(time.Millisecond))
-	if most := r.o.PollInterval + r.o.Slack; took > most {
-		r.Errorf("a leader was back %v after a release; PollInterval %v + %v are allowed", took, r.o.PollInterval, r.o.Slack)
+	if most := term/2 + slack; took > most { // they poll twice a term
+		r.Errorf("a leader was back %v after a release; PollInterval and %v are allowed: %v", took, slack, most)
 	}
 }
 
 // follows waits until p has learned of a leadership.
 func (r *run) follows(p *fleet.Process, of leadershipOf) {
 	r.Helper()
-	r.await(fmt.Sprintf("%s to learn of leadership %d", p.Name, of.number), r.o.patience, func(lines map[string][]line) bool {
+	r.await(fmt.Sprintf("%s to learn of leadership %d", p.Name, of.number), func(lines map[string][]line) bool {
 		return slices.ContainsFunc(lines[p.Name], func(l line) bool { return l.Kind == news && l.Number >= of.number })
 	})
 }
@@ -312,7 +328,7 @@ func (r *run) follows(p *fleet.Process, of leadershipOf) {
 func (r *run) ctxEnded(lost leadershipOf, ran bool) {
 	r.Helper()
 	var late time.Duration
-	r.await("the end of the leader's ctx", r.o.patience, func(lines map[string][]line) (ended bool) {
+	r.await("the end of the leader's ctx", func(lines map[string][]line) (ended bool) {
 		ended, late = ctxEnded(lines[lost.Name], lost.number)
 		return ended
 	})
@@ -330,7 +346,7 @@ func (r *run) check() {
 		for _, problem := range problems {
 			r.Error(problem)
 		}
-		if err := checkWrites(lines, r.o.Skew); err != nil {
+		if err := checkWrites(lines); err != nil {
 			r.Errorf("the specification has it otherwise: %v", err)
 		}
 		if !r.Failed() {

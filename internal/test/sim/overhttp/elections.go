@@ -27,9 +27,9 @@ const (
 )
 
 // Elections holds a store's client to what an election needs of it, in virtual
-// time: in calm weather each extension and each look is one request; whatever
-// goes wrong with HTTP for a while, a leader with time left keeps its leadership; and
-// when the store is gone, the leader is out when its view ends.
+// time: in calm weather each extension and each look is one request; and whatever
+// goes wrong with HTTP for a while, a leader with time left keeps its leadership.
+// What becomes of it when the store is gone, Seeds has.
 func Elections(t *testing.T, s Store) {
 	bubble := func(name string, f func(t *testing.T, s *trial)) {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, newTrial(t, &s)) }) })
@@ -40,10 +40,6 @@ func Elections(t *testing.T, s Store) {
 	for _, name := range slices.Sorted(maps.Keys(troubles)) {
 		bubble("Keeps/"+name, func(t *testing.T, tr *trial) { tr.keepsLeadership(t, troubles[name]) })
 	}
-	bubble("StoreGone/Refused", func(t *testing.T, tr *trial) { tr.storeGone(t, httpfault.Fault{LoseRequest: true}) })
-	bubble("StoreGone/Silent", func(t *testing.T, tr *trial) { tr.storeGone(t, httpfault.Fault{LoseRequest: true, Silent: true}) })
-	bubble("StoreGone/AnswersLost", func(t *testing.T, tr *trial) { tr.storeGone(t, httpfault.Fault{LoseAnswer: true}) })
-	bubble("StoreGone/Unavailable", func(t *testing.T, tr *trial) { tr.storeGone(t, httpfault.Fault{Status: http.StatusServiceUnavailable}) })
 }
 
 // candidate is one of a trial's.
@@ -294,32 +290,4 @@ func (tr *trial) keepsLeadership(t *testing.T, trouble trouble) {
 	if _, again, outs := tr.a.leadership(); again != ctx || outs != 0 || !view.ValueInFuture() {
 		t.Errorf("the leader is of leadership %d, and was ousted %d times", view.ElectionNumber(), outs)
 	}
-}
-
-// storeGone cuts both off: the leader is out at the end of its view, to the
-// moment, and when the store is back somebody leads.
-func (tr *trial) storeGone(t *testing.T, f httpfault.Fault) {
-	time.Sleep(time.Minute)
-	gone := func(*http.Request) httpfault.Fault { return f }
-	tr.a.afflict(gone)
-	tr.b.afflict(gone)
-	view, ctx, _ := tr.a.leadership()
-	<-ctx.Done()
-	if late := time.Since(view.Get()); late < 0 || late > time.Millisecond || view.ValueInFuture() {
-		t.Errorf("ctx ended %v after the view, which is in the future: %v", late, view.ValueInFuture())
-	}
-	if cause := context.Cause(ctx); !errors.Is(cause, leaderelection.ErrExpired) {
-		t.Errorf("the leader's ctx ended because of %v, want %v", cause, leaderelection.ErrExpired)
-	}
-	time.Sleep(5 * time.Minute)
-	if tr.a.leads() || tr.b.leads() {
-		t.Error("somebody leads without a store")
-	}
-	const most = 1000 // in six minutes
-	if a, b := tr.a.http.Sent(), tr.b.http.Sent(); a > most || b > most {
-		t.Errorf("%d and %d requests: a hot loop", a, b)
-	}
-	tr.a.afflict(nil)
-	tr.b.afflict(nil)
-	tr.await(t, func() bool { return tr.a.leads() || tr.b.leads() }, term+2*skew+term)
 }

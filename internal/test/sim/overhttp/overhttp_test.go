@@ -145,11 +145,11 @@ func TestSeedsFindMistakes(t *testing.T) {
 		mistakes
 		says string
 	}{
-		"Unconditional": {mistakes{unconditional: true}, "becomes one for|wins while the view|does not grow|OVERLAP|releases what is not its own"},
+		"Unconditional": {mistakes{unconditional: true}, "becomes one for|wins while the view|does not raise|OVERLAP|releases what is not its own"},
 		"Hopeful":       {mistakes{hopeful: true}, "nothing of that leadership was ever written|after its end by|OVERLAP"},
 		"Trusting":      {mistakes{trusting: true}, "becomes one for|nothing of that leadership was ever written|after its end by|OVERLAP"},
-		"Retries":       {mistakes{retries: true}, "becomes one for|campaigns|does not grow|wins while the view|OVERLAP|not its own"},
-		"EmptyHanded":   {mistakes{emptyHanded: true}, "campaigns|does not grow|wins while the view|was given already|OVERLAP"},
+		"Retries":       {mistakes{retries: true}, "becomes one for|campaigns|does not raise|wins while the view|OVERLAP|not its own"},
+		"EmptyHanded":   {mistakes{emptyHanded: true}, "campaigns|does not raise|wins while the view|was given already|OVERLAP"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && name != "Unconditional" && name != "EmptyHanded" {

@@ -21,8 +21,16 @@ const (
 type step struct {
 	at    float64
 	entry le.RaceEntry
-	back  bool // the store is set back to it
+	what  what
 }
+
+type what int
+
+const (
+	lands   what = iota
+	setBack      // the store is set back to it
+	dies         // the process of its incarnation does
+)
 
 func at(s float64) time.Time { return begin.Add(time.Duration(s * float64(time.Second))) }
 
@@ -55,8 +63,12 @@ func unknown(e *le.RaceEntry)        { e.Extra = map[string]string{"color": `"re
 
 func run(r spec.Record, steps []step) error {
 	for i, s := range steps {
-		if s.back {
+		switch s.what {
+		case setBack:
 			r.SetBack(&s.entry)
+			continue
+		case dies:
+			r.Died(at(s.at), s.entry.Incarnation)
 			continue
 		}
 		if err := r.Landed(at(s.at), &s.entry); err != nil {
@@ -71,104 +83,118 @@ func run(r spec.Record, steps []step) error {
 
 // Each rule: what keeps it is allowed, and what breaks it alone is refused.
 func TestSteps(t *testing.T) {
-	a := step{0, held("a", 1, 0, 10), false}
-	request := step{1, held("a", 1, 1, 10, successor("b")), false}
-	released := step{2, vacant("a", 1, 1, 2), false}
-	reserved := step{2, vacant("a", 1, 2, 12, successor("b")), false}
-	blind := step{0, held("a", 1, 0, 10, unsynchronized), false}
-	back := step{0, le.RaceEntry{}, true}
-	onHold := step{0, held("a", 1, 0, 10, hold(10)), false}
-	left := step{2, vacant("a", 1, 1, 2, hold(18)), false}
-	extended := step{5, held("a", 1, 1, 15, hold(5)), false}
-	again := step{6, held("a", 2, 0, 16, hold(10)), false}
+	a := step{0, held("a", 1, 0, 10), lands}
+	request := step{1, held("a", 1, 1, 10, successor("b")), lands}
+	released := step{2, vacant("a", 1, 1, 2), lands}
+	reserved := step{2, vacant("a", 1, 2, 12, successor("b")), lands}
+	blind := step{0, held("a", 1, 0, 10, unsynchronized), lands}
+	back := step{0, le.RaceEntry{}, setBack}
+	onHold := step{0, held("a", 1, 0, 10, hold(10)), lands}
+	left := step{2, vacant("a", 1, 1, 2, hold(18)), lands}
+	extended := step{5, held("a", 1, 1, 15, hold(5)), lands}
+	again := step{6, held("a", 2, 0, 16, hold(10)), lands}
+	dead := step{1, le.RaceEntry{Incarnation: "ia"}, dies}
+	another := func(e *le.RaceEntry) { e.Incarnation = "other" }
+	brief := func(e *le.RaceEntry) { e.Hold = 1 }
 	for name, c := range map[string]struct {
 		before []step
 		last   step
 		fault  string // empty: it is allowed
 	}{
 		"the first":                         {nil, a, ""},
-		"the first, later":                  {nil, step{500, held("a", 501, 0, 510), false}, ""},
-		"the first, by a clock within skew": {nil, step{500, held("a", 499, 0, 510), false}, ""},
-		"the first, as if it were the one":  {nil, step{500, held("a", 1, 0, 510), false}, "seconds since 1970"},
-		"the first, marked":                 {nil, step{500, held("a", 1, 0, 510, unsynchronized), false}, ""},
-		"an extension":                      {[]step{a}, step{5, held("a", 1, 1, 15), false}, ""},
-		"an extension that does not grow":   {[]step{a}, step{5, held("a", 1, 0, 15), false}, "does not raise"},
-		"one that grows without a term":     {[]step{a}, step{5, held("a", 1, 1, 10, write("2")), false}, ""},
-		"one that is no write of its own":   {[]step{a}, step{5, held("a", 1, 1, 15, write("a1 10")), false}, "WriteID"},
-		"one that is not told apart":        {[]step{a}, step{5, held("a", 1, 1, 15, write("")), false}, "WriteID"},
-		"a term that shrinks":               {[]step{a}, step{5, held("a", 1, 1, 9.9), false}, "shrinks"},
-		"a term within the skew":            {nil, step{0, held("a", 1, 0, 11), false}, ""},
-		"a term beyond the skew":            {nil, step{0, held("a", 1, 0, 11.001), false}, "too late"},
-		"an extension beyond the skew":      {[]step{a}, step{5, held("a", 1, 1, 16.001), false}, "too late"},
-		"no term":                           {nil, step{0, held("a", 1, 0, 10, func(e *le.RaceEntry) { e.TermLength = 0 }), false}, "TermLength"},
-		"taken when the term is over":       {[]step{a}, step{10, held("b", 2, 0, 20), false}, ""},
-		"taken before":                      {[]step{a}, step{9.999, held("b", 2, 0, 20), false}, "too early"},
-		"taken with the same number":        {[]step{a, released}, step{10, held("b", 1, 2, 20), false}, "extends what is not its own"},
-		"taken with an older number":        {[]step{{0, held("a", 7, 0, 10), false}}, step{10, held("b", 6, 0, 20), false}, "does not raise"},
-		"numbers are skipped":               {[]step{a}, step{10, held("b", 9, 0, 20), false}, ""},
-		"one's own is taken at once":        {[]step{a}, step{1, held("a", 2, 0, 11), false}, ""},
-		"the same ID, another incarnation":  {[]step{a}, step{1, held("a", 2, 0, 11, func(e *le.RaceEntry) { e.Incarnation = "other" }), false}, "too early"},
-		"a vacancy is taken at once":        {[]step{a, released}, step{2, held("b", 2, 0, 12), false}, ""},
-		"another's is released":             {[]step{a}, step{2, vacant("b", 1, 1, 2), false}, "releases what is not its own"},
-		"an earlier one's is released":      {[]step{a}, step{2, vacant("a", 2, 0, 2), false}, "releases what is not its own"},
-		"released for nobody":               {[]step{a, request}, step{2, vacant("a", 1, 2, 2), false}, "reserved for"},
-		"released for another":              {[]step{a, request}, step{2, vacant("a", 1, 2, 12, successor("c")), false}, "reserved for"},
+		"the first, later":                  {nil, step{500, held("a", 501, 0, 510), lands}, ""},
+		"the first, by a clock within skew": {nil, step{500, held("a", 499, 0, 510), lands}, ""},
+		"the first, as if it were the one":  {nil, step{500, held("a", 1, 0, 510), lands}, "seconds since 1970"},
+		"the first, marked":                 {nil, step{500, held("a", 1, 0, 510, unsynchronized), lands}, ""},
+		"an extension":                      {[]step{a}, step{5, held("a", 1, 1, 15), lands}, ""},
+		"an extension that does not grow":   {[]step{a}, step{5, held("a", 1, 0, 15), lands}, "does not raise"},
+		"one that grows without a term":     {[]step{a}, step{5, held("a", 1, 1, 10, write("2")), lands}, ""},
+		"one that is no write of its own":   {[]step{a}, step{5, held("a", 1, 1, 15, write("a1 10")), lands}, "WriteID"},
+		"one that is not told apart":        {[]step{a}, step{5, held("a", 1, 1, 15, write("")), lands}, "WriteID"},
+		"a term that shrinks":               {[]step{a}, step{5, held("a", 1, 1, 9.9), lands}, "shrinks"},
+		"a term within the skew":            {nil, step{0, held("a", 1, 0, 11), lands}, ""},
+		"a term beyond the skew":            {nil, step{0, held("a", 1, 0, 11.001), lands}, "too late"},
+		"an extension beyond the skew":      {[]step{a}, step{5, held("a", 1, 1, 16.001), lands}, "too late"},
+		"no term":                           {nil, step{0, held("a", 1, 0, 10, func(e *le.RaceEntry) { e.TermLength = 0 }), lands}, "TermLength"},
+		"taken when the term is over":       {[]step{a}, step{10, held("b", 2, 0, 20), lands}, ""},
+		"taken before":                      {[]step{a}, step{9.999, held("b", 2, 0, 20), lands}, "too early"},
+		"taken with the same number":        {[]step{a, released}, step{10, held("b", 1, 2, 20), lands}, "extends what is not its own"},
+		"taken with an older number":        {[]step{{0, held("a", 7, 0, 10), lands}}, step{10, held("b", 6, 0, 20), lands}, "does not raise"},
+		"numbers are skipped":               {[]step{a}, step{10, held("b", 9, 0, 20), lands}, ""},
+		"one's own is taken at once":        {[]step{a}, step{1, held("a", 2, 0, 11), lands}, ""},
+		"the same ID, another incarnation":  {[]step{a}, step{1, held("a", 2, 0, 11, another), lands}, "too early"},
+		"a vacancy is taken at once":        {[]step{a, released}, step{2, held("b", 2, 0, 12), lands}, ""},
+		"another's is released":             {[]step{a}, step{2, vacant("b", 1, 1, 2), lands}, "releases what is not its own"},
+		"an earlier one's is released":      {[]step{a}, step{2, vacant("a", 2, 0, 2), lands}, "releases what is not its own"},
+		"released for nobody":               {[]step{a, request}, step{2, vacant("a", 1, 2, 2), lands}, "reserved for"},
+		"released for another":              {[]step{a, request}, step{2, vacant("a", 1, 2, 12, successor("c")), lands}, "reserved for"},
 		"reserved":                          {[]step{a, request}, reserved, ""},
-		"reserved for too short":            {[]step{a, request}, step{2, vacant("a", 1, 2, 8, successor("b")), false}, "too early"},
-		"reserved for too long":             {[]step{a, request}, step{2, vacant("a", 1, 2, 14, successor("b")), false}, "too late"},
-		"the Successor takes it":            {[]step{a, request, reserved}, step{2, held("b", 2, 0, 12), false}, ""},
-		"another takes what is reserved":    {[]step{a, request, reserved}, step{10.9, held("c", 2, 0, 20), false}, "too early"},
-		"another takes what was":            {[]step{a, request, reserved}, step{11, held("c", 2, 0, 21), false}, ""},
-		"an acquisition keeps a request":    {[]step{a, request}, step{10, held("c", 2, 0, 20, successor("b")), false}, "keeps a request"},
+		"reserved for too short":            {[]step{a, request}, step{2, vacant("a", 1, 2, 8, successor("b")), lands}, "too early"},
+		"reserved for too long":             {[]step{a, request}, step{2, vacant("a", 1, 2, 14, successor("b")), lands}, "too late"},
+		"the Successor takes it":            {[]step{a, request, reserved}, step{2, held("b", 2, 0, 12), lands}, ""},
+		"another takes what is reserved":    {[]step{a, request, reserved}, step{10.9, held("c", 2, 0, 20), lands}, "too early"},
+		"another takes what was":            {[]step{a, request, reserved}, step{11, held("c", 2, 0, 21), lands}, ""},
+		"an acquisition keeps a request":    {[]step{a, request}, step{10, held("c", 2, 0, 20, successor("b")), lands}, "keeps a request"},
 		"a request":                         {[]step{a}, request, ""},
-		"a request moves the term":          {[]step{a}, step{1, held("a", 1, 1, 10.5, successor("b")), false}, "becomes one for"},
-		"a request changes the leader":      {[]step{a}, step{1, held("a", 1, 1, 10, successor("b"), func(e *le.RaceEntry) { e.LeaderID = "x" }), false}, "changes more"},
-		"a request is dropped":              {[]step{a, request}, step{5, held("a", 1, 2, 15), false}, "becomes one for"},
-		"a request is forgotten":            {[]step{a, request}, step{5, held("a", 1, 2, 10), false}, "forgotten"},
-		"a request is kept":                 {[]step{a, request}, step{5, held("a", 1, 2, 15, successor("b")), false}, ""},
-		"a vacancy is reserved":             {[]step{a, released}, step{3, vacant("a", 1, 2, 13, successor("b")), false}, ""},
-		"a vacancy is reserved for anybody": {[]step{a, released}, step{3, vacant("a", 1, 2, 13, successor(le.AnySuccessor)), false}, "for nobody"},
-		"a reservation by another name":     {[]step{a, released}, step{3, vacant("b", 1, 2, 13, successor("b")), false}, "whose vacancy"},
-		"a request to who leads is done":    {[]step{a, {1, held("a", 1, 1, 10, successor("a")), false}}, step{5, held("a", 1, 2, 10), false}, ""},
-		"marked and reserved":               {[]step{blind, {1, held("a", 1, 1, 10, unsynchronized, successor("b")), false}, {2, vacant("a", 1, 2, 12, unsynchronized, successor("b")), false}}, step{11, held("c", 2, 0, 12, unsynchronized), false}, "too early"},
-		"reserved before the first":         {nil, step{3, vacant("", 0, 1, 13, successor("b")), false}, "before anybody"},
-		"an extension by another name":      {[]step{a}, step{5, held("x", 1, 1, 15, func(e *le.RaceEntry) { e.Incarnation = "ia" }), false}, "who leads"},
-		"an extension drops the mark":       {[]step{blind}, step{5, held("a", 1, 1, 15), false}, "who leads"},
-		"marked, and seen for a term":       {[]step{blind}, step{10, held("b", 2, 0, 3, unsynchronized), false}, ""},
-		"marked, and seen for less":         {[]step{blind}, step{9.99, held("b", 2, 0, 20, unsynchronized), false}, "too early"},
-		"the mark binds all":                {[]step{{0, held("a", 1, 0, -90, unsynchronized), false}}, step{9.99, held("b", 2, 0, 19), false}, "too early"},
-		"a request is no sign of life":      {[]step{blind, {5, held("a", 1, 1, 10, unsynchronized, successor("b")), false}}, step{10, held("b", 2, 0, 3, unsynchronized), false}, ""},
-		"an extension is one":               {[]step{blind, {5, held("a", 1, 1, 15, unsynchronized), false}}, step{14.9, held("b", 2, 0, 3, unsynchronized), false}, "too early"},
-		"held beyond the term":              {[]step{{0, held("a", 1, 0, 10, hold(10)), false}}, step{19, held("b", 2, 0, 29), false}, "too early"},
-		"unknown fields are kept":           {[]step{{0, held("a", 1, 0, 10, unknown), true}}, step{5, held("a", 2, 0, 15, unknown), false}, ""},
-		"unknown fields are dropped":        {[]step{{0, held("a", 1, 0, 10, unknown), true}}, step{5, held("a", 2, 0, 15), false}, "not handed on"},
-		"nobody's name":                     {nil, step{0, held(le.AnySuccessor, 1, 0, 10), false}, "by that name"},
-		"a lost leadership goes on":         {[]step{a, back}, step{5, held("a", 1, 1, 15), false}, ""},
-		"and must raise what it wrote":      {[]step{a, {1, held("a", 1, 1, 11), false}, back}, step{5, held("a", 1, 1, 15), false}, "raise what its leadership"},
-		"a request that was lost":           {[]step{a, request, back}, step{5, held("a", 1, 1, 15), false}, ""},
-		"another's goes on":                 {[]step{a, back}, step{5, held("b", 1, 1, 15), false}, "extends what is not its own"},
-		"over a reservation that is older":  {[]step{a, {2, vacant("a", 1, 1, 2), false}, {2, held("b", 2, 0, 12), false}, {0, vacant("a", 1, 1, 2), true}, {3, vacant("a", 1, 2, 13, successor("c")), false}}, step{5, held("b", 2, 1, 15), false}, ""},
-		"a vacancy on hold is taken":        {[]step{onHold, left}, step{13, held("b", 2, 0, 23), false}, "too early"},
-		"one that was":                      {[]step{onHold, left}, step{21, held("b", 2, 0, 31), false}, ""},
-		"one that was seen for so long":     {[]step{onHold, {2, vacant("a", 1, 1, 3, hold(18)), false}}, step{20.5, held("b", 2, 0, 30), false}, ""},
-		"who released heeds the hold":       {[]step{onHold, left}, step{5, held("a", 2, 0, 15), false}, "too early"},
-		"a hold is one's own to take":       {[]step{onHold}, step{5, held("a", 2, 0, 15), false}, ""},
-		"a release ends the hold":           {[]step{onHold, {5, held("a", 1, 1, 15, hold(5)), false}}, step{6, vacant("a", 1, 2, 6), false}, "hold ends"},
-		"one that led to nothing":           {[]step{onHold}, step{6, vacant("a", 1, 1, 6), false}, ""},
-		"nor the one before":                {[]step{onHold, again}, step{6, vacant("a", 2, 1, 6), false}, ""},
-		"one that led to nothing, hold":     {[]step{onHold, extended, again}, step{7, vacant("a", 2, 1, 7, hold(13)), false}, ""},
-		"one that led to nothing, too soon": {[]step{onHold, extended, again}, step{7, vacant("a", 2, 1, 7, hold(12.9)), false}, "hold ends"},
-		"one that led to nothing, no hold":  {[]step{onHold, extended, again}, step{7, vacant("a", 2, 1, 7), false}, "hold ends"},
-		"a hold that is nobody's":           {[]step{onHold, again}, step{7, vacant("a", 2, 1, 7, hold(12.9)), false}, "hold ends"},
-		"a release cuts the hold short":     {[]step{onHold}, step{2, vacant("a", 1, 1, 2, hold(17)), false}, "hold ends"},
-		"an extension keeps the hold":       {[]step{onHold}, step{5, held("a", 1, 1, 15, hold(5)), false}, ""},
-		"an extension cuts it short":        {[]step{onHold}, step{5, held("a", 1, 1, 15, hold(4.9)), false}, "hold ends"},
-		"an extension that outlasts it":     {[]step{onHold, {5, held("a", 1, 1, 15, hold(5)), false}}, step{12, held("a", 1, 2, 22), false}, ""},
-		"marked, a vacancy on hold":         {[]step{{0, held("a", 1, 0, 10, unsynchronized, hold(10)), false}, {2, vacant("a", 1, 1, 2, unsynchronized, hold(18)), false}}, step{19.9, held("b", 2, 0, 30), false}, "too early"},
-		"marked, and on hold":               {[]step{{0, held("a", 1, 0, 10, unsynchronized, hold(10)), false}}, step{19.9, held("b", 2, 0, 30, unsynchronized), false}, "too early"},
-		"a vacancy on hold is reserved":     {[]step{onHold, left}, step{5, vacant("a", 1, 2, 15, successor("b")), false}, "on hold is reserved"},
-		"a hold is released for somebody":   {[]step{onHold, {1, held("a", 1, 1, 10, hold(10), successor("b")), false}}, step{2, vacant("a", 1, 2, 12, hold(18), successor("b")), false}, "reserved for"},
-		"over what another may lead by":     {[]step{a, {10, held("b", 2, 0, 20), false}, {0, held("a", 1, 0, 13), true}}, step{12, held("b", 2, 1, 22), false}, "another may lead by"},
+		"a request moves the term":          {[]step{a}, step{1, held("a", 1, 1, 10.5, successor("b")), lands}, "becomes one for"},
+		"a request changes the leader":      {[]step{a}, step{1, held("a", 1, 1, 10, successor("b"), func(e *le.RaceEntry) { e.LeaderID = "x" }), lands}, "changes more"},
+		"a request is dropped":              {[]step{a, request}, step{5, held("a", 1, 2, 15), lands}, "becomes one for"},
+		"a request is forgotten":            {[]step{a, request}, step{5, held("a", 1, 2, 10), lands}, "forgotten"},
+		"a request is kept":                 {[]step{a, request}, step{5, held("a", 1, 2, 15, successor("b")), lands}, ""},
+		"a vacancy is reserved":             {[]step{a, released}, step{3, vacant("a", 1, 2, 13, successor("b")), lands}, ""},
+		"a vacancy is reserved for anybody": {[]step{a, released}, step{3, vacant("a", 1, 2, 13, successor(le.AnySuccessor)), lands}, "for nobody"},
+		"a reservation by another name":     {[]step{a, released}, step{3, vacant("b", 1, 2, 13, successor("b")), lands}, "whose vacancy"},
+		"a request to who leads is done":    {[]step{a, {1, held("a", 1, 1, 10, successor("a")), lands}}, step{5, held("a", 1, 2, 10), lands}, ""},
+		"marked and reserved":               {[]step{blind, {1, held("a", 1, 1, 10, unsynchronized, successor("b")), lands}, {2, vacant("a", 1, 2, 12, unsynchronized, successor("b")), lands}}, step{11, held("c", 2, 0, 12, unsynchronized), lands}, "too early"},
+		"reserved before the first":         {nil, step{3, vacant("", 0, 1, 13, successor("b")), lands}, "before anybody"},
+		"an extension by another name":      {[]step{a}, step{5, held("x", 1, 1, 15, func(e *le.RaceEntry) { e.Incarnation = "ia" }), lands}, "who leads"},
+		"an extension drops the mark":       {[]step{blind}, step{5, held("a", 1, 1, 15), lands}, "who leads"},
+		"marked, and seen for a term":       {[]step{blind}, step{10, held("b", 2, 0, 3, unsynchronized), lands}, ""},
+		"marked, and seen for less":         {[]step{blind}, step{9.99, held("b", 2, 0, 20, unsynchronized), lands}, "too early"},
+		"the mark binds all":                {[]step{{0, held("a", 1, 0, -90, unsynchronized), lands}}, step{9.99, held("b", 2, 0, 19), lands}, "too early"},
+		"a request is no sign of life":      {[]step{blind, {5, held("a", 1, 1, 10, unsynchronized, successor("b")), lands}}, step{10, held("b", 2, 0, 3, unsynchronized), lands}, ""},
+		"an extension is one":               {[]step{blind, {5, held("a", 1, 1, 15, unsynchronized), lands}}, step{14.9, held("b", 2, 0, 3, unsynchronized), lands}, "too early"},
+		"held beyond the term":              {[]step{{0, held("a", 1, 0, 10, hold(10)), lands}}, step{19, held("b", 2, 0, 29), lands}, "too early"},
+		"unknown fields are kept":           {[]step{{0, held("a", 1, 0, 10, unknown), setBack}}, step{5, held("a", 2, 0, 15, unknown), lands}, ""},
+		"unknown fields are dropped":        {[]step{{0, held("a", 1, 0, 10, unknown), setBack}}, step{5, held("a", 2, 0, 15), lands}, "not handed on"},
+		"nobody's name":                     {nil, step{0, held(le.AnySuccessor, 1, 0, 10), lands}, "by that name"},
+		"a lost leadership goes on":         {[]step{a, back}, step{5, held("a", 1, 1, 15), lands}, ""},
+		"and must raise what it wrote":      {[]step{a, {1, held("a", 1, 1, 11), lands}, back}, step{5, held("a", 1, 1, 15), lands}, "raise what its leadership"},
+		"a request that was lost":           {[]step{a, request, back}, step{5, held("a", 1, 1, 15), lands}, ""},
+		"another's goes on":                 {[]step{a, back}, step{5, held("b", 1, 1, 15), lands}, "extends what is not its own"},
+		"over a reservation that is older":  {[]step{a, {2, vacant("a", 1, 1, 2), lands}, {2, held("b", 2, 0, 12), lands}, {0, vacant("a", 1, 1, 2), setBack}, {3, vacant("a", 1, 2, 13, successor("c")), lands}}, step{5, held("b", 2, 1, 15), lands}, ""},
+		"a vacancy on hold is taken":        {[]step{onHold, left}, step{13, held("b", 2, 0, 23), lands}, "too early"},
+		"one that was":                      {[]step{onHold, left}, step{21, held("b", 2, 0, 31), lands}, ""},
+		"one that was seen for so long":     {[]step{onHold, {2, vacant("a", 1, 1, 3, hold(18)), lands}}, step{20.5, held("b", 2, 0, 30), lands}, ""},
+		"who released heeds the hold":       {[]step{onHold, left}, step{5, held("a", 2, 0, 15), lands}, "too early"},
+		"a hold is one's own to take":       {[]step{onHold}, step{5, held("a", 2, 0, 15), lands}, ""},
+		"a release ends the hold":           {[]step{onHold, {5, held("a", 1, 1, 15, hold(5)), lands}}, step{6, vacant("a", 1, 2, 6), lands}, "hold ends"},
+		"one that led to nothing":           {[]step{onHold}, step{6, vacant("a", 1, 1, 6), lands}, ""},
+		"nor the one before":                {[]step{onHold, again}, step{6, vacant("a", 2, 1, 6), lands}, ""},
+		"one that led to nothing, hold":     {[]step{onHold, extended, again}, step{7, vacant("a", 2, 1, 7, hold(13)), lands}, ""},
+		"one that led to nothing, too soon": {[]step{onHold, extended, again}, step{7, vacant("a", 2, 1, 7, hold(12.9)), lands}, "hold ends"},
+		"one that led to nothing, no hold":  {[]step{onHold, extended, again}, step{7, vacant("a", 2, 1, 7), lands}, "hold ends"},
+		"a hold that is nobody's":           {[]step{onHold, again}, step{7, vacant("a", 2, 1, 7, hold(12.9)), lands}, "hold ends"},
+		"a release cuts the hold short":     {[]step{onHold}, step{2, vacant("a", 1, 1, 2, hold(17)), lands}, "hold ends"},
+		"an extension keeps the hold":       {[]step{onHold}, step{5, held("a", 1, 1, 15, hold(5)), lands}, ""},
+		"an extension cuts it short":        {[]step{onHold}, step{5, held("a", 1, 1, 15, hold(4.9)), lands}, "hold ends"},
+		"an extension that outlasts it":     {[]step{onHold, {5, held("a", 1, 1, 15, hold(5)), lands}}, step{12, held("a", 1, 2, 22), lands}, ""},
+		"marked, a vacancy on hold":         {[]step{{0, held("a", 1, 0, 10, unsynchronized, hold(10)), lands}, {2, vacant("a", 1, 1, 2, unsynchronized, hold(18)), lands}}, step{19.9, held("b", 2, 0, 30), lands}, "too early"},
+		"marked, and on hold":               {[]step{{0, held("a", 1, 0, 10, unsynchronized, hold(10)), lands}}, step{19.9, held("b", 2, 0, 30, unsynchronized), lands}, "too early"},
+		"a vacancy on hold is reserved":     {[]step{onHold, left}, step{5, vacant("a", 1, 2, 15, successor("b")), lands}, "on hold is reserved"},
+		"a hold is released for somebody":   {[]step{onHold, {1, held("a", 1, 1, 10, hold(10), successor("b")), lands}}, step{2, vacant("a", 1, 2, 12, hold(18), successor("b")), lands}, "reserved for"},
+		"over what another may lead by":     {[]step{a, {10, held("b", 2, 0, 20), lands}, {0, held("a", 1, 0, 13), setBack}}, step{12, held("b", 2, 1, 22), lands}, "another may lead by"},
+		"of the dead, taken at once":        {[]step{a, dead}, step{2, held("b", 2, 0, 12), lands}, ""},
+		"taken before it died":              {[]step{a}, step{0.5, held("b", 2, 0, 10.5), lands}, "too early"},
+		"taken from another than the dead":  {[]step{a, {0, held("a", 2, 0, 11, another), setBack}, dead}, step{2, held("b", 3, 0, 12), lands}, "too early"},
+		"of the dead, with the same number": {[]step{a, dead}, step{2, held("b", 1, 1, 12), lands}, "not its own"},
+		"of the dead, though it is on hold": {[]step{onHold, dead}, step{12, held("b", 2, 0, 22), lands}, "too early"},
+		"though a short hold is on":         {[]step{{0, held("a", 1, 0, 10, brief), lands}, dead}, step{2, held("b", 2, 0, 12), lands}, "too early"},
+		"released for the dead":             {[]step{a, dead}, step{2, vacant("a", 1, 1, 2), lands}, "not its own"},
+		"released before it died":           {[]step{a}, step{0.5, vacant("a", 1, 1, 0.5), lands}, ""},
+		"released for it, and for another":  {[]step{a, request, dead}, step{2, vacant("a", 1, 2, 12, successor("b")), lands}, "not its own"},
+		"released for it with its hold":     {[]step{onHold, dead}, step{2, vacant("a", 1, 1, 2, hold(18)), lands}, "not its own"},
+		"released for it by another name":   {[]step{a, dead}, step{2, vacant("b", 1, 1, 2), lands}, "not its own"},
 	} {
 		err := run(spec.Record{Skew: skew}, append(c.before, c.last))
 		if c.fault == "" && err != nil || c.fault != "" && (err == nil || !strings.Contains(err.Error(), c.fault)) {
@@ -177,57 +203,16 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// Others may take what a dead leader holds, and not release it. The rest stands.
-func TestDead(t *testing.T) {
-	a := held("a", 1, 0, 10)
-	asked := held("a", 1, 1, 10, successor("b"))
-	onHold := held("a", 1, 0, 10, hold(10))
-	brief := held("a", 1, 0, 10, func(e *le.RaceEntry) { e.Hold = 1 })
-	for name, c := range map[string]struct {
-		before []le.RaceEntry
-		last   step
-		fault  string
-	}{
-		"taken at once":                    {[]le.RaceEntry{a}, step{2, held("b", 2, 0, 12), false}, ""},
-		"taken before it died":             {[]le.RaceEntry{a}, step{0.5, held("b", 2, 0, 10.5), false}, "too early"},
-		"taken from another":               {[]le.RaceEntry{a, held("a", 2, 0, 11, func(e *le.RaceEntry) { e.Incarnation = "other" })}, step{2, held("b", 3, 0, 12), false}, "too early"},
-		"taken with the same number":       {[]le.RaceEntry{a}, step{2, held("b", 1, 1, 12), false}, "not its own"},
-		"taken though it is on hold":       {[]le.RaceEntry{onHold}, step{12, held("b", 2, 0, 22), false}, "too early"},
-		"taken though a short hold is on":  {[]le.RaceEntry{brief}, step{2, held("b", 2, 0, 12), false}, "too early"},
-		"released for it":                  {[]le.RaceEntry{a}, step{2, vacant("a", 1, 1, 2), false}, "not its own"},
-		"released before it died":          {[]le.RaceEntry{a}, step{0.5, vacant("a", 1, 1, 0.5), false}, ""},
-		"released for it, and for another": {[]le.RaceEntry{a, asked}, step{2, vacant("a", 1, 2, 12, successor("b")), false}, "not its own"},
-		"released for it with its hold":    {[]le.RaceEntry{onHold}, step{2, vacant("a", 1, 1, 2, hold(18)), false}, "not its own"},
-		"released by another name":         {[]le.RaceEntry{a}, step{2, vacant("b", 1, 1, 2), false}, "not its own"},
-	} {
-		r := spec.Record{Skew: skew}
-		for i, e := range c.before {
-			if name != "taken from another" || i == 0 {
-				if err := r.Landed(at(0), &e); err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-				continue
-			}
-			_ = r.Landed(at(0), &e) // another incarnation has it by now, however it came by it
-		}
-		r.Died(at(1), "ia")
-		err := r.Landed(at(c.last.at), &c.last.entry)
-		if c.fault == "" && err != nil || c.fault != "" && (err == nil || !strings.Contains(err.Error(), c.fault)) {
-			t.Errorf("%s: %v, want %q", name, err, c.fault)
-		}
-	}
-}
-
 // Where clocks go beyond their bound, what depends on them is left out, and nothing else.
 func TestUntimed(t *testing.T) {
-	a := step{0, held("a", 1, 0, 99), false}
+	a := step{0, held("a", 1, 0, 99), lands}
 	for name, c := range map[string]struct {
 		last    step
 		allowed bool
 	}{
-		"taken early": {step{5, held("b", 2, 0, 15), false}, true},
-		"not raised":  {step{5, held("a", 1, 0, 99), false}, false},
-		"shrinking":   {step{5, held("a", 1, 1, 98), false}, false},
+		"taken early": {step{5, held("b", 2, 0, 15), lands}, true},
+		"not raised":  {step{5, held("a", 1, 0, 99), lands}, false},
+		"shrinking":   {step{5, held("a", 1, 1, 98), lands}, false},
 	} {
 		if err := run(spec.Record{Skew: skew, Untimed: true}, []step{a, c.last}); (err == nil) != c.allowed {
 			t.Errorf("%s: %v", name, err)

@@ -2,7 +2,7 @@
 // a leader's release is answered by a new leader within milliseconds (Handover),
 // those who wait ask the store nothing (Idle), news comes late at most by the poll
 // interval when the feed is in trouble (News), and an outage ends a leadership no sooner
-// than it must (Outage). It is for the tests of deciders; decidertest holds the
+// than it must (Outage, Faults). It is for the tests of deciders; decidertest holds the
 // store itself to its contract. The verbs (Write, Permanent, Foreign and others) are for
 // deciders without a feed, too.
 package feedtest
@@ -11,7 +11,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -33,8 +32,9 @@ type candidate struct {
 	leave  context.CancelFunc
 	feedUp chan struct{} // closed when its feed has delivered
 
-	mu  sync.Mutex
-	ops map[leaderelection.OpKind]int
+	mu     sync.Mutex
+	ops    map[leaderelection.OpKind]int
+	failed []error // extensions, and why
 }
 
 // leadership is what OnElected is told, and when.
@@ -70,6 +70,9 @@ func start(t testing.TB, cfg leaderelection.Config, elected chan<- leadership) *
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.ops[op.Kind]++
+			if op.Kind == leaderelection.OpExtend && op.Err != nil {
+				c.failed = append(c.failed, op.Err)
+			}
 		},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -93,6 +96,13 @@ func (c *candidate) count(kinds ...leaderelection.OpKind) (n int) {
 		n += c.ops[k]
 	}
 	return n
+}
+
+// failures are the errors of its extensions.
+func (c *candidate) failures() []error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.failed)
 }
 
 // await returns what comes next on a channel.
@@ -143,42 +153,5 @@ func record(number uint64) *leaderelection.RaceEntry {
 		LeaderID: fmt.Sprint("leader-", number), Incarnation: fmt.Sprint("incarnation-", number),
 		TermExpiry: time.Now().Add(time.Hour), TermLength: time.Hour,
 		ElectionNumber: leaderelection.ElectionNumber(number),
-	}
-}
-
-// diary keeps what an observer did and when, for the report of a test that fails.
-type diary struct {
-	mu    sync.Mutex
-	since time.Time
-	lines []string
-}
-
-// begin forgets what was before.
-func (d *diary) begin() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.since, d.lines = time.Now(), nil
-}
-
-func (d *diary) note(format string, args ...any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.lines = append(d.lines, fmt.Sprintf("%8v ", time.Since(d.since).Round(time.Millisecond))+fmt.Sprintf(format, args...))
-}
-
-func (d *diary) text() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return "\n" + strings.Join(d.lines, "\n")
-}
-
-// trace returns what keeps it.
-func (d *diary) trace() *leaderelection.Trace {
-	return &leaderelection.Trace{
-		StoreOp: func(op leaderelection.StoreOp) {
-			d.note("%s took %v, abandoned %v: %v", op.Kind, op.Duration.Round(time.Millisecond), op.Abandoned, op.Err)
-		},
-		Feed: func(f leaderelection.FeedEvent) { d.note("feed: %v", f.Err) },
-		News: func(e leaderelection.RaceEntry) { d.note("news of number %d", e.ElectionNumber) },
 	}
 }

@@ -3,6 +3,7 @@ package feedtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"strings"
@@ -35,10 +36,20 @@ func News(t *testing.T, writer, victim leaderelection.RaceDecider, trouble Troub
 	ctx, cancel := context.WithCancel(t.Context())
 	heard := make(chan leaderelection.ElectionNumber, 100)
 	ended := make(chan struct{})
-	var log diary
+	begun := time.Now()
+	note := func(format string, args ...any) {
+		t.Logf("%8v %s", time.Since(begun).Round(time.Millisecond), fmt.Sprintf(format, args...))
+	}
+	trace := &leaderelection.Trace{
+		StoreOp: func(op leaderelection.StoreOp) {
+			note("%s took %v, abandoned %v: %v", op.Kind, op.Duration.Round(time.Millisecond), op.Abandoned, op.Err)
+		},
+		Feed: func(f leaderelection.FeedEvent) { note("feed: %v", f.Err) },
+		News: func(e leaderelection.RaceEntry) { note("news of number %d", e.ElectionNumber) },
+	}
 	go func() {
 		defer close(ended)
-		_ = leaderelection.WatchConfig{Decider: victim, PollInterval: poll, Trace: log.trace()}.
+		_ = leaderelection.WatchConfig{Decider: victim, PollInterval: poll, Trace: trace}.
 			Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { heard <- e.ElectionNumber })
 	}()
 	defer func() { <-ended }()
@@ -53,7 +64,6 @@ func News(t *testing.T, writer, victim leaderelection.RaceDecider, trouble Troub
 	hear(number)
 	for range 3 {
 		number++
-		log.begin()
 		trouble.Break()
 		written := make(chan time.Time, 1)
 		go func() {
@@ -64,16 +74,16 @@ func News(t *testing.T, writer, victim leaderelection.RaceDecider, trouble Troub
 		wait(2 * time.Second)
 		trouble.Heal()
 		since := time.Now()
-		log.note("healed")
+		note("healed")
 		if at := await(t, "the write", written); at.After(since) {
 			since = at
 		}
-		log.note("the write is known to be done")
+		note("the write is known to be done")
 		hear(number)
 		late := time.Since(since)
 		t.Logf("the news came %v after there was a way to learn of it", max(0, late).Round(time.Millisecond))
 		if late > poll+trouble.Pause+slack {
-			t.Errorf("the news came %v late; the poll interval is %v, and the client pauses for %v; what the observer did:%s", late, poll, trouble.Pause, log.text())
+			t.Errorf("the news came %v late; the poll interval is %v, and the client pauses for %v", late, poll, trouble.Pause)
 		}
 		// And then by the feed again.
 		number++
@@ -168,6 +178,58 @@ func Outage(t *testing.T, newElection NewElection, trouble Trouble) {
 	}
 	if next.view.ElectionNumber() <= r.view.ElectionNumber() {
 		t.Errorf("leadership %d came after leadership %d", next.view.ElectionNumber(), r.view.ElectionNumber())
+	}
+}
+
+// Faults holds a leader on a store that speaks TCP to what it must survive: an answer lost after the
+// write has landed, an answer later than the attempt, a request cut off half way, a connection
+// closed. A leader with time left keeps its leadership through each, and extends it when the fault
+// is over. It leads through proxy, with the handle leader; another stands by with the handle standby.
+func Faults(t *testing.T, leader, standby leaderelection.RaceDecider, proxy *stores.Relay) {
+	t.Helper()
+	stores.Nightly(t, "it cuts connections and waits")
+	const term = 5 * time.Second
+	elected := make(chan leadership, 2)
+	cfg := leaderelection.Config{Decider: leader, LeaderID: "leader", TermLength: term, MaxClockSkew: 100 * time.Millisecond}
+	c := start(t, cfg, elected)
+	r := await(t, "a leader", elected)
+	cfg.Decider, cfg.LeaderID = standby, "standby"
+	start(t, cfg, elected)
+	extended := func() {
+		t.Helper()
+		end := r.view.Get()
+		Eventually(t, "an extension", func() bool { return r.view.Get().After(end) || r.ctx.Err() != nil })
+		if cause := context.Cause(r.ctx); cause != nil {
+			t.Fatalf("the leadership ended: %v; the extensions that failed: %v", cause, errors.Join(c.failures()...))
+		}
+	}
+	for _, fault := range []struct {
+		name  string
+		begin func()
+	}{
+		{"no answers", proxy.Mute},
+		{"requests cut off half way", func() { proxy.Sever(60) }},
+		{"answers later than the attempt", func() { proxy.Delay(term/4 + term/8) }},
+		{"connections closed and refused", proxy.Refuse},
+		{"nothing comes through", proxy.Cut},
+	} {
+		extended()
+		end, before := r.view.Get(), len(c.failures())
+		fault.begin()
+		// That may be the last extension, which the leader's feed has told of and whose answer is still out.
+		Eventually(t, "a failing extension", func() bool { return len(c.failures()) > before })
+		err := c.failures()[before]
+		if errors.Is(err, leaderelection.ErrLostRace) || errors.Is(err, leaderelection.ErrPermanent) {
+			t.Errorf("a fault of the network is told as %v", err)
+		}
+		proxy.Heal()
+		proxy.Delay(0)
+		t.Logf("%s: healed with %v left", fault.name, time.Until(end))
+		extended()
+		if !r.view.ValueInFuture() {
+			t.Fatalf("%s (%v): the view has ended", fault.name, err)
+		}
+		t.Logf("%s: an extension failed (%v), and the leadership goes on", fault.name, err)
 	}
 }
 

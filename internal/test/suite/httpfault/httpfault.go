@@ -64,15 +64,8 @@ var errReset = &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.sent.Add(1)
 	ctx := r.Context()
-	var sent []byte
-	if r.Body != nil {
-		defer r.Body.Close()
-		var err error
-		if sent, err = io.ReadAll(r.Body); err != nil {
-			return nil, err
-		}
-	}
-	if err := ctx.Err(); err != nil {
+	sent, err := sent(r)
+	if err != nil {
 		return nil, err
 	}
 	var f Fault
@@ -101,6 +94,17 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// sent returns the body of a request whose sender has not given up.
+func sent(r *http.Request) (body []byte, err error) {
+	if r.Body != nil {
+		defer r.Body.Close()
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+	}
+	return body, r.Context().Err()
 }
 
 // travel is the way of a request and of its answer.

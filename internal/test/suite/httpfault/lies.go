@@ -224,15 +224,8 @@ func (l *Liar) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (l *Liar) invent(r *http.Request, lie *Lie, past []reply) (*http.Response, error) {
-	var sent []byte
-	if r.Body != nil {
-		defer r.Body.Close()
-		var err error
-		if sent, err = io.ReadAll(r.Body); err != nil {
-			return nil, err
-		}
-	}
-	if err := r.Context().Err(); err != nil {
+	sent, err := sent(r)
+	if err != nil {
 		return nil, err
 	}
 	a := lie.answer(r, sent, past).with("", "")

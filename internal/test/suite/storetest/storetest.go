@@ -79,7 +79,7 @@ func (s Store[D]) Faults(t *testing.T) {
 	stores.Nightly(t, "it cuts connections and waits")
 	addr, _ := s.Start(t)
 	relay := stores.NewRelay(t, addr)
-	proctest.Faults(t, s.Opened(t, s.At(relay.Addr, "faults")), s.Opened(t, s.At(addr, "faults")), relay)
+	feedtest.Faults(t, s.Opened(t, s.At(relay.Addr, "faults")), s.Opened(t, s.At(addr, "faults")), relay)
 }
 
 // Abandons fails the test if the client that Open makes goes on with connections that have died without
