@@ -51,8 +51,8 @@ func TestDurability(t *testing.T) {
 }
 
 // directory is a directory bucket, as Amazon documents them: each request but CreateSession has a
-// session's token, which lasts for some minutes; ETags are random; and a bucket that was not used
-// for long answers 503 for a while.
+// session's token, which lasts for some minutes; Content-MD5 is not known; ETags are random; and a
+// bucket that was not used for long answers 503 for a while.
 type directory struct {
 	server http.Handler
 
@@ -80,6 +80,9 @@ func (d *directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case !slices.Contains(d.sessions, r.Header.Get("X-Amz-S3session-Token")):
 		failWith(w, http.StatusForbidden, "AccessDenied")
+		return
+	case r.Header.Get("Content-MD5") != "":
+		failWith(w, http.StatusNotImplemented, "NotImplemented")
 		return
 	}
 	if d.sleepy > 0 {
@@ -118,22 +121,13 @@ func TestDirectoryBucket(t *testing.T) {
 	bucket, client := newBucket(t)
 	d := s3.NewDecider(client, bucketOfDirectory, "asleep", nil)
 	bucket.sleepy = 1
-	if _, err := d.WriteEntry(t.Context(), &first); err == nil {
-		t.Error("a bucket that is inactive has taken a write")
-	}
-	token, err := d.WriteEntry(t.Context(), &first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if warnings, err := d.Durability(t.Context()); err != nil || len(warnings) != 1 || !strings.Contains(warnings[0].Detail, "one zone") {
-		t.Errorf("%v, %v", warnings, err)
-	}
+	feedtest.Passing(t, feedtest.WriteError(t, d, 1, nil)) // the bucket is inactive
+	token := feedtest.Write(t, d, 1, nil)
+	feedtest.Examines(t, d, "one zone")
 	bucket.mu.Lock()
 	bucket.sessions = nil // as an administrator may end them
 	bucket.mu.Unlock()
-	next := first
-	next.Extension, next.Token = 1, token
-	if _, err := d.WriteEntry(t.Context(), &next); err == nil {
+	if err := feedtest.WriteError(t, d, 2, token); err == nil {
 		t.Error("a session that was ended has written")
 	}
 	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {

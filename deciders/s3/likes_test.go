@@ -77,6 +77,19 @@ func exists(r *http.Request, server http.Handler) (etag string, there bool) {
 
 func bareETag(etag string) string { return strings.Trim(etag, `"`) }
 
+func sameETag(etag string) string { return etag }
+
+// quoting is a server that takes If-Match with quotes only, or only without, and changes its ETags.
+func quoting(quotes bool, change func(string) string) quirk {
+	return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+		if m := r.Header.Get("If-Match"); m != "" && strings.Contains(m, `"`) != quotes {
+			failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
+			return
+		}
+		changed(w, r, server, change)
+	}
+}
+
 // Servers that honour conditions in their own way.
 func TestLikesThatConform(t *testing.T) {
 	stores.Nightly(t, "the suite once more")
@@ -85,21 +98,9 @@ func TestLikesThatConform(t *testing.T) {
 		o s3.Options
 	}{
 		// Some servers compare If-Match as a string with an ETag that has no quotes.
-		"BareETags": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-			if m := r.Header.Get("If-Match"); m != "" && strings.Contains(m, `"`) {
-				failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
-				return
-			}
-			changed(w, r, server, bareETag)
-		}, s3.Options{UnquotedETag: true}},
+		"BareETags": {quoting(false, bareETag), s3.Options{UnquotedETag: true}},
 		// Others leave the quotes out of their answers and want them in requests.
-		"BareETagsInAnswers": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-			if m := r.Header.Get("If-Match"); m != "" && !strings.Contains(m, `"`) {
-				failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
-				return
-			}
-			changed(w, r, server, bareETag)
-		}, s3.Options{}},
+		"BareETagsInAnswers": {quoting(true, bareETag), s3.Options{}},
 		// A proxy that compresses makes ETags weak, but only of reads.
 		"WeakETags": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
 			changed(w, r, server, func(etag string) string {
@@ -188,25 +189,11 @@ func TestLikesThatDoNot(t *testing.T) {
 			}
 			changed(w, r, server, func(string) string { return `"constant"` })
 		}, "no versions"},
-		"NoETags": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-			changed(w, r, server, func(string) string { return "" })
-		}, "no ETag"},
-		"NoMD5s":     {rotated, "set OpaqueETags"},
-		"StaleReads": {staleReads(), "reads are stale"},
-		"NoConditions": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-			if r.Header.Get("If-Match") != "" || r.Header.Get("If-None-Match") != "" {
-				failWith(w, http.StatusNotImplemented, "NotImplemented")
-				return
-			}
-			server.ServeHTTP(w, r)
-		}, "conditional writes"},
-		"WantsBareETags": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-			if strings.Contains(r.Header.Get("If-Match"), `"`) {
-				failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
-				return
-			}
-			server.ServeHTTP(w, r)
-		}, "UnquotedETag"},
+		"NoETags":        {quoting(true, func(string) string { return "" }), "no ETag"},
+		"NoMD5s":         {rotated, "set OpaqueETags"},
+		"StaleReads":     {staleReads(), "reads are stale"},
+		"NoConditions":   {refusing(func(*http.Request) bool { return true }, http.StatusNotImplemented, "NotImplemented", "no conditions"), "conditional writes"},
+		"WantsBareETags": {quoting(false, sameETag), "UnquotedETag"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -295,7 +282,7 @@ func TestOneWriteASecond(t *testing.T) {
 // older than the ETag that came with it would be overwritten unseen.
 func TestReadOfTwoVersions(t *testing.T) {
 	for name, etag := range map[string]func(string) string{
-		"MD5s":   func(s string) string { return s },
+		"MD5s":   sameETag,
 		"others": func(s string) string { return strings.Map(rotate, s) },
 	} {
 		o := &s3.Options{OpaqueETags: name == "others"}
@@ -325,19 +312,12 @@ func TestReadOfTwoVersions(t *testing.T) {
 						answer(w, before)
 					})
 					leader, other := s3.NewDecider(client, "elections", "k", o), s3.NewDecider(client, "elections", "k", o)
-					write := func(d *s3.Decider, e leaderelection.RaceEntry) error {
-						_, err := d.WriteEntry(t.Context(), &e)
-						return err
-					}
-					first := leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, TermExpiry: time.Now().Add(time.Minute)}
-					if err := write(leader, first); err != nil {
-						t.Fatal(err)
-					}
+					feedtest.Write(t, leader, 1, nil)
 					e := feedtest.Read(t, leader)
 					gets = 0
 					between = func() {
 						e.LeaderID, e.ElectionNumber = "b", 2
-						if err := write(leader, *e); err != nil {
+						if _, err := leader.WriteEntry(t.Context(), e); err != nil {
 							t.Error(err)
 						}
 					}
@@ -345,7 +325,7 @@ func TestReadOfTwoVersions(t *testing.T) {
 					between = nil
 					claim := *seen
 					claim.LeaderID, claim.ElectionNumber = "c", seen.ElectionNumber+1
-					if err := write(other, claim); seen.LeaderID != "b" && err == nil && e.LeaderID == "b" {
+					if _, err := other.WriteEntry(t.Context(), &claim); seen.LeaderID != "b" && err == nil && e.LeaderID == "b" {
 						t.Errorf("the record of b was replaced unseen, by a token that came with that of %s", seen.LeaderID)
 					}
 				})
@@ -383,9 +363,7 @@ func TestReadsOfTwoVersionsOnly(t *testing.T) {
 		})
 	})
 	d := s3.NewDecider(client, "elections", "k", nil)
-	if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, TermExpiry: time.Now().Add(time.Minute)}); err != nil {
-		t.Fatal(err)
-	}
+	feedtest.Write(t, d, 1, nil)
 	feedtest.Passing(t, feedtest.ReadError(t, d), "does not fit its ETag")
 }
 
@@ -407,9 +385,8 @@ func refusing(so func(*http.Request) bool, status int, code, message string) qui
 			return
 		}
 		w.Header().Set("Content-Type", "application/xml")
-		w.Header().Set("X-Amz-Request-Id", "PEHTQHS7XPM30ZXH")
 		w.WriteHeader(status)
-		_, _ = w.Write([]byte(`<?xml version="1.0" encoding="UTF-8"?><Error><Code>` + code + `</Code><Message>` + message + `</Message></Error>`))
+		_, _ = io.WriteString(w, strings.Replace(refusal(status, code).Body, "said the server", message, 1))
 	}
 }
 
@@ -443,26 +420,4 @@ func TestChecksums(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Directory buckets do not know Content-MD5.
-func TestNoMD5ForDirectoryBuckets(t *testing.T) {
-	for bucket, want := range map[string]bool{"elections": true, "elections--euc1-az1--x-s3": false} {
-		c := &noting{}
-		_, _ = s3.NewDecider(c, bucket, "one", nil).WriteEntry(t.Context(), &first)
-		if c.put == nil || (c.put.ContentMD5 != nil) != want {
-			t.Errorf("%s: %+v", bucket, c.put)
-		}
-	}
-}
-
-// noting notes what is to be put, and does not put it.
-type noting struct {
-	s3.Client
-	put *awss3.PutObjectInput
-}
-
-func (n *noting) PutObject(_ context.Context, in *awss3.PutObjectInput, _ ...func(*awss3.Options)) (*awss3.PutObjectOutput, error) {
-	n.put = in
-	return nil, errors.New("not now")
 }
