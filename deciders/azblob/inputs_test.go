@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	sdk "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
@@ -188,10 +187,10 @@ func TestAnswersOfOthers(t *testing.T) {
 	}
 }
 
-// failing is a Transporter that only fails.
+// failing is a transport that only fails.
 type failing struct{ err error }
 
-func (f failing) Do(*http.Request) (*http.Response, error) { return nil, f.err }
+func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }
 
 func TestOtherErrors(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -204,11 +203,8 @@ func TestOtherErrors(t *testing.T) {
 		"no network":        {io.ErrUnexpectedEOF, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sdkClient, err := sdk.NewClientWithNoCredential("http://in-process/account", &sdk.ClientOptions{ClientOptions: policy.ClientOptions{Transport: failing{c.err}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, err := range feedtest.Errors(t, azblob.NewDecider(sdkClient, containerName, "one", nil)) {
+			d := azblob.NewDecider(over(t, &http.Client{Transport: failing{c.err}}), containerName, "one", nil)
+			for _, err := range feedtest.Errors(t, d) {
 				if err == nil || errors.Is(err, leaderelection.ErrPermanent) != c.permanent || !errors.Is(err, c.err) {
 					t.Errorf("%v; want permanent: %v", err, c.permanent)
 				}
