@@ -372,3 +372,28 @@ func TestRenewedCredentials(t *testing.T) {
 		func(w http.ResponseWriter, code string) { failWith(w, http.StatusForbidden, code) },
 		"ExpiredToken", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied")
 }
+
+// Only the answers of a real bucket say that a rule deletes the record, that it is a copy, or that
+// it is copied.
+func TestDurability(t *testing.T) {
+	for header, words := range map[string][]string{
+		"": nil,
+		`X-Amz-Expiration: expiry-date="Fri, 27 Nov 2026 00:00:00 GMT", rule-id="all"`: {"lifecycle rule deletes"},
+		"X-Amz-Replication-Status: REPLICA":                                            {"it is a copy"},
+		"X-Amz-Replication-Status: PENDING":                                            {"is replicated to another"},
+		"X-Amz-Replication-Status: COMPLETED":                                          {"is replicated to another"},
+	} {
+		d := s3.NewDecider(like(t, func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			if name, value, is := strings.Cut(header, ": "); is && r.Method == http.MethodGet {
+				w.Header().Set(name, value)
+			}
+			server.ServeHTTP(w, r)
+		}), "elections", "one", nil)
+		if _, err := d.Durability(t.Context()); err == nil || !strings.Contains(err.Error(), "no record yet") {
+			t.Errorf("%s: before anybody has led: %v", header, err)
+		}
+		feedtest.Write(t, d, 1, nil)
+		feedtest.Examines(t, d, words...)
+		feedtest.Reads(t, d, 1)
+	}
+}
