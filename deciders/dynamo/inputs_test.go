@@ -19,16 +19,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/dynamo"
 	"github.com/c8e606e4/leaderelection/deciders/internal/awstest"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
-
-// first is a record.
-var first = leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i"}
 
 // makeTable creates a table with these keys, name and type each.
 func makeTable(t testing.TB, client *dynamodb.Client, name string, keys ...string) {
@@ -93,10 +89,10 @@ func whatIsWritten(t *testing.T, endpoint string) {
 	table := "written"
 	makeTable(t, client, table, "PK:S", "SK:S")
 	d := dynamo.NewDecider(client, table, "one", &dynamo.Options{PartitionKey: "PK", SortKey: "SK"})
-	if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{
-		LeaderID: "worker-1.batch.example.com", HostPort: []string{"10.20.30.40:8443", "[fd00:1234:5678::40]:8443"},
-		TermExpiry: time.Now().UTC(), TermLength: 15 * time.Second, ElectionNumber: 7, Extension: 12, Incarnation: "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
-	}); err != nil {
+	e := feedtest.State(7, nil)
+	e.LeaderID, e.HostPort = "worker-1.batch.example.com", []string{"10.20.30.40:8443", "[fd00:1234:5678::40]:8443"}
+	e.Extension, e.Incarnation = 12, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	if _, err := d.WriteEntry(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
 	key := attributes{"PK": str("one"), "SK": str("leaderelection")}
@@ -118,7 +114,6 @@ func whatIsWritten(t *testing.T, endpoint string) {
 	if size > 600 {
 		t.Errorf("the item has %d bytes, more than 600", size)
 	}
-	t.Logf("the item has %d bytes", size)
 }
 
 func wrongPlace(t *testing.T, endpoint string) {
@@ -133,14 +128,10 @@ func wrongPlace(t *testing.T, endpoint string) {
 	for _, table := range []string{"by-id", "by-number", "sorted"} {
 		d := dynamo.NewDecider(client, table, "one", nil)
 		feedtest.Refuses(t, d, table, "PartitionKey", "SortKey")
-		if err := d.VerifyTable(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), table) {
-			t.Errorf("VerifyTable of %s: %v", table, err)
-		}
+		feedtest.Permanent(t, d.VerifyTable(t.Context()), table)
 	}
 	d := dynamo.NewDecider(client, "by-id", "one", &dynamo.Options{PartitionKey: "id", SortKey: "sort"})
-	if _, err := d.ReadCurrent(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "SortKey") {
-		t.Errorf("ReadCurrent with a sort key that the table does not have: %v", err)
-	}
+	feedtest.Permanent(t, feedtest.ReadError(t, d), "SortKey") // which the table does not have
 	feedtest.EndsCampaign(t, d)
 	for _, fit := range []*dynamo.Decider{
 		dynamo.NewDecider(client, "by-id", "one", &dynamo.Options{PartitionKey: "id"}),
@@ -150,9 +141,7 @@ func wrongPlace(t *testing.T, endpoint string) {
 			t.Error(err)
 		}
 	}
-	if err := missing.VerifyTable(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) {
-		t.Errorf("VerifyTable of a missing table: %v", err)
-	}
+	feedtest.Permanent(t, missing.VerifyTable(t.Context()))
 }
 
 func TestWrongNames(t *testing.T) {
@@ -176,9 +165,7 @@ func TestWrongNames(t *testing.T) {
 		t.Run(what, func(t *testing.T) { feedtest.Refuses(t, dynamo.NewDecider(client, c.table, c.key, &c.o), c.says) })
 	}
 	arn := dynamo.NewDecider(client, "arn:aws:dynamodb:eu-central-1:123456789012:table/elections", "one", nil)
-	if _, err := arn.ReadCurrent(t.Context()); !strings.Contains(err.Error(), "create it") { // asked for, and not there
-		t.Errorf("a table's ARN: %v", err)
-	}
+	feedtest.Permanent(t, feedtest.ReadError(t, arn), "create it") // asked for, and not there
 	nowhere := dynamodb.New(dynamodb.Options{Credentials: newClient(t, "").Options().Credentials})
 	feedtest.Refuses(t, dynamo.NewDecider(nowhere, "elections", "one", nil), "AWS_REGION")
 }
@@ -221,16 +208,13 @@ func TestAnswers(t *testing.T) {
 				feedtest.Refuses(t, d, `"elections"`, `"one"`, c.advice, code)
 				return
 			}
-			_, err := d.WriteEntry(t.Context(), &first)
-			feedtest.Passing(t, err, c.advice)
+			feedtest.Passing(t, feedtest.WriteError(t, d, 1, nil), c.advice)
 		})
 	}
 	expired := refusal(400, "InvalidSignatureException")
 	expired.Body = strings.Replace(expired.Body, "said the server", "Signature expired: 20261121T112405Z is now earlier than", 1)
 	expired.Header = proof([]byte(expired.Body))
-	if _, err := answering(t, expired).ReadCurrent(t.Context()); err == nil || errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "clock") {
-		t.Errorf("a clock that is off: %v", err)
-	}
+	feedtest.Passing(t, feedtest.ReadError(t, answering(t, expired)), "clock")
 }
 
 // What something on the way says of itself may pass.
@@ -248,9 +232,7 @@ func TestAnswersOfOthers(t *testing.T) {
 		}
 	}
 	empty := httpfault.Fault{Status: 200, Header: proof([]byte("{}")), Body: "{}"}
-	if err := answering(t, empty).VerifyTable(t.Context()); err == nil || errors.Is(err, leaderelection.ErrPermanent) {
-		t.Errorf("a table that is not described: %v", err)
-	}
+	feedtest.Passing(t, answering(t, empty).VerifyTable(t.Context()), "does not describe")
 }
 
 // answering returns a decider whose every request is answered with f.
@@ -290,15 +272,12 @@ func openByURL(t *testing.T, endpoint string) {
 	}
 	feedtest.Write(t, one, 1, nil)
 	same := dynamo.NewDecider(newClient(t, endpoint), "opened", "team/one /ü", &dynamo.Options{PartitionKey: "PK", SortKey: "SK", SortValue: "x"})
-	if e, err := same.ReadCurrent(t.Context()); err != nil || e.LeaderID != "a" {
-		t.Errorf("ReadCurrent of the same = %+v, %v", e, err)
-	}
+	feedtest.Reads(t, same, 1)
 	if _, err := open(t, "dynamodb://opened/two?region=eu-central-1&partition_key=PK&sort_key=SK&verify=true"+at); err != nil {
 		t.Errorf("verified: %v", err)
 	}
-	if _, err := open(t, "dynamodb://opened/two?region=eu-central-1&verify=true"+at); !errors.Is(err, leaderelection.ErrPermanent) {
-		t.Errorf("verified with the wrong keys: %v, want an error that wraps ErrPermanent", err)
-	}
+	_, err = open(t, "dynamodb://opened/two?region=eu-central-1&verify=true"+at)
+	feedtest.Permanent(t, err, "sort key")
 }
 
 func TestOpenRefuses(t *testing.T) {
