@@ -47,6 +47,14 @@ func makeBucket(t testing.TB, js jetstream.JetStream, change ...func(*jetstream.
 	return kv
 }
 
+// inBucket starts a server that has the bucket, and returns an election in it, and its client.
+func inBucket(t testing.TB, change ...func(*jetstream.KeyValueConfig)) (*natskv.Decider, jetstream.JetStream, jetstream.KeyValue) {
+	t.Helper()
+	js := startServer(t).client(t)
+	kv := makeBucket(t, js, change...)
+	return natskv.NewDecider(js, bucket, key, nil), js, kv
+}
+
 // elections makes one election after another in one bucket, each handle with a client of its own.
 func elections(js func(t testing.TB) jetstream.JetStream, create jetstream.KeyValueConfig) feedtest.NewElection {
 	var n atomic.Int64
