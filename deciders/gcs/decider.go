@@ -179,7 +179,7 @@ func (b *backend) findBucket(ctx context.Context) error {
 	}
 	it := b.bucket(ctx).Objects(ctx, &storage.Query{Prefix: b.name, Projection: storage.ProjectionNoACL})
 	it.PageInfo().MaxSize = 1
-	if _, err := it.Next(); err != nil && !errors.Is(err, iterator.Done) && classify(err) != refused {
+	if _, err := it.Next(); err != nil && !errors.Is(err, iterator.Done) && judge(err) != refused {
 		return fmt.Errorf("looking for the bucket: %w", err)
 	}
 	b.found.Store(true)
