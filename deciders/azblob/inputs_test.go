@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -321,35 +320,28 @@ func TestOpenCredentials(t *testing.T) {
 		}
 		return err
 	}
-	t.Setenv("AZURE_STORAGE_KEY", stores.AzuriteKey)
-	if err := try(); err != nil {
-		t.Errorf("with the key: %v", err)
-	}
-	t.Setenv("AZURE_STORAGE_KEY", "not base64!")
-	if err := try(); err == nil || strings.Contains(err.Error(), "not base64!") {
-		t.Errorf("with a wrong key: %v", err)
-	}
-	t.Setenv("AZURE_STORAGE_KEY", "")
-	t.Setenv("AZURE_STORAGE_SAS_TOKEN", signature(t, server, false))
-	if err := try(); err != nil {
-		t.Errorf("with a signature: %v", err)
-	}
-	t.Setenv("AZURE_STORAGE_SAS_TOKEN", signature(t, server, true))
-	if err := try(); err == nil {
-		t.Error("with an expired signature: no error")
-	}
-	t.Setenv("AZURE_STORAGE_SAS_TOKEN", "")
-	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", "AccountName="+stores.AzuriteAccount+";AccountKey="+stores.AzuriteKey+";BlobEndpoint="+server)
-	if err := try(); err == nil || !strings.Contains(err.Error(), "endpoint") {
-		t.Errorf("with two endpoints: %v", err)
-	}
-	u.RawQuery = ""
-	if err := try(); err != nil {
-		t.Errorf("with a connection string: %v", err)
-	}
-	u.Host = "another"
-	if err := try(); err == nil || !strings.Contains(err.Error(), `"another"`) {
-		t.Errorf("with another account's: %v", err)
+	both := "AccountName=" + stores.AzuriteAccount + ";AccountKey=" + stores.AzuriteKey + ";BlobEndpoint=" + server
+	for _, c := range []struct{ what, name, value, says string }{ // empty: it works
+		{"the key", "KEY", stores.AzuriteKey, ""},
+		{"a wrong key", "KEY", "not base64!", "AZURE_STORAGE_KEY"},
+		{"a signature", "SAS_TOKEN", signature(t, server, false), ""},
+		{"an expired signature", "SAS_TOKEN", signature(t, server, true), "expired"},
+		{"two endpoints", "CONNECTION_STRING", both, "endpoint"},
+		{"a connection string", "CONNECTION_STRING", both, ""},
+		{"another account's", "CONNECTION_STRING", both, `"another"`},
+	} {
+		for _, name := range []string{"KEY", "SAS_TOKEN", "CONNECTION_STRING"} {
+			t.Setenv("AZURE_STORAGE_"+name, "")
+		}
+		t.Setenv("AZURE_STORAGE_"+c.name, c.value)
+		if c.what == "a connection string" {
+			u.RawQuery = ""
+		} else if c.what == "another account's" {
+			u.Host = "another"
+		}
+		if err := try(); (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "base64!")) {
+			t.Errorf("with %s: %v", c.what, err)
+		}
 	}
 	for _, wrong := range []string{"secret", "AccountName=a;AccountKey=secret!", ";", "UseDevelopmentStorage=true", "BlobEndpoint=https://b.blob.core.windows.net/;SharedAccessSignature=sig=secret"} {
 		t.Setenv("AZURE_STORAGE_CONNECTION_STRING", wrong)
@@ -373,23 +365,4 @@ func Example() {
 	log.Print(config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
 		return ctx.Err() // work, and ask view.ValueInFuture() before each act
 	}))
-}
-
-// A URL names the election. Opening it asks nothing of the store yet.
-func ExampleOpen() {
-	u, err := url.Parse("azblob://account/elections/nightly?native_lease=30s&companion=nightly/report&create=true")
-	if err != nil {
-		log.Fatal(err)
-	}
-	if _, err = azblob.Open(context.Background(), u); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("ready")
-
-	u.RawQuery = "native_leese=30s"
-	_, err = azblob.Open(context.Background(), u)
-	fmt.Println(err)
-	// Output:
-	// ready
-	// leaderelection/azblob: opening azblob://account/elections/nightly?native_leese=xxxxx: there is no parameter "native_leese"; there are companion, content_type, create, create_companions, encryption_scope, endpoint, metadata, native_lease: leaderelection: no retry can help
 }

@@ -3,7 +3,6 @@
 package dynamo_test
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"net/http"
@@ -12,10 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/dynamo"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
@@ -118,37 +114,4 @@ func TestRegionsElectALeaderEach(t *testing.T) {
 	if err := feedtest.WriteError(t, a, 2, token); !errors.As(err, &lost) || lost.Current == nil || lost.Current.LeaderID != "b" {
 		t.Errorf("a's extension over b's record: %v", err)
 	}
-}
-
-// dax is a client of a DAX cluster, as of a table: what is set for one request of DynamoDB's own
-// client means nothing to it, and it answers reads from its cache unless they are strongly
-// consistent.
-type dax struct {
-	*dynamodb.Client
-	t testing.TB
-}
-
-func (d dax) Options() struct{} { return struct{}{} } // it has none of a *dynamodb.Client's
-
-func (d dax) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	if in.ConsistentRead == nil || !*in.ConsistentRead {
-		d.t.Error("a read that the cache answers")
-	}
-	return d.Client.GetItem(ctx, in)
-}
-
-func (d dax) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
-	in.ReturnValuesOnConditionCheckFailure = "" // which not every version of its client knows
-	return d.Client.UpdateItem(ctx, in)
-}
-
-// Through DAX an election is sound, since it passes on what is conditional or consistent: but
-// nothing then proves that DynamoDB answered.
-func TestThroughDAX(t *testing.T) {
-	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
-		h := &http.Client{Transport: &httpfault.Transport{Handler: newFake("key")}}
-		return func() leaderelection.RaceDecider {
-			return dynamo.NewDecider(dax{inProcess(t, h), t}, "elections", "one", nil)
-		}
-	}, nil)
 }

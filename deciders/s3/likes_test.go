@@ -154,15 +154,6 @@ func noTrailers(w http.ResponseWriter, r *http.Request, server http.Handler) {
 	server.ServeHTTP(w, r)
 }
 
-// Without which the test above would show nothing.
-func TestSDKSendsChecksumsByItself(t *testing.T) {
-	bucket, key := "elections", "other"
-	_, err := like(t, noTrailers).PutObject(t.Context(), &awss3.PutObjectInput{Bucket: &bucket, Key: &key, Body: strings.NewReader("x")})
-	if err == nil || !strings.Contains(err.Error(), "NotImplemented") {
-		t.Errorf("a PutObject of the SDK's own: %v, want a refusal", err)
-	}
-}
-
 // Servers on which no election can be held must be found out.
 func TestLikesThatDoNot(t *testing.T) {
 	without := func(header string) quirk {
