@@ -188,13 +188,6 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// An answer of success that says too little leaves the question open.
-func TestAnswersWithoutGeneration(t *testing.T) {
-	for _, err := range feedtest.Errors(t, answering(t, 200, "{}")) {
-		feedtest.Passing(t, err, "generation")
-	}
-}
-
 // Errors that come from elsewhere than a storage server's answer.
 func TestOtherErrors(t *testing.T) {
 	for name, c := range map[string]struct {

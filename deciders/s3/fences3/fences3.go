@@ -116,13 +116,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/smithy-go"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/object"
 	"github.com/c8e606e4/leaderelection/deciders/s3/internal/answers"
@@ -319,10 +316,10 @@ func head(ctx context.Context, client Client, in *s3.PutObjectInput) (seen objec
 		Bucket: in.Bucket, Key: in.Key, ExpectedBucketOwner: in.ExpectedBucketOwner, RequestPayer: in.RequestPayer,
 		SSECustomerAlgorithm: in.SSECustomerAlgorithm, SSECustomerKey: in.SSECustomerKey, SSECustomerKeyMD5: in.SSECustomerKeyMD5,
 	})
-	switch code, status := parse(err); {
-	case status == http.StatusNotFound && (code == "NotFound" || code == "NoSuchKey"):
+	switch {
+	case answers.NoObject(err):
 		return object.Seen{}, false, nil
-	case status == http.StatusForbidden: // whose answer to a HEAD says nothing
+	case answers.Forbidden(err): // whose answer to a HEAD says nothing
 		return object.Seen{}, false, fmt.Errorf("s3:GetObject on the object is needed, and s3:ListBucket on the bucket (without it S3 also refuses to say that an object does not exist yet): %w", err)
 	case err != nil:
 		return object.Seen{}, false, err
@@ -337,16 +334,3 @@ func head(ctx context.Context, client Client, in *s3.PutObjectInput) (seen objec
 
 // bare returns an ETag without its quotes.
 func bare(etag *string) string { return strings.Trim(aws.ToString(etag), `"`) }
-
-// parse returns the code and the HTTP status of an error that the server sent.
-func parse(err error) (code string, status int) {
-	var api smithy.APIError
-	var answer *awshttp.ResponseError
-	if errors.As(err, &api) {
-		code = api.ErrorCode()
-	}
-	if errors.As(err, &answer) {
-		status = answer.HTTPStatusCode()
-	}
-	return code, status
-}
