@@ -179,7 +179,11 @@ func place(b *blockblob.Client) string {
 	if err != nil {
 		return "the blob"
 	}
-	return parts.Scheme + "://" + parts.Host + parts.IPEndpointStyleInfo.AccountName + "/" + parts.ContainerName + "/" + parts.BlobName
+	at := parts.Host
+	if account := parts.IPEndpointStyleInfo.AccountName; account != "" { // as an emulator has it
+		at += "/" + account
+	}
+	return parts.Scheme + "://" + at + "/" + parts.ContainerName + "/" + parts.BlobName
 }
 
 func fenced(b *blockblob.Client) object.Object {

@@ -160,7 +160,7 @@ func TestErrorsNameTheBlob(t *testing.T) {
 		"leave Modified":    fenceazure.Raise(t.Context(), b, fencetest.Orders(1), &blob.SetMetadataOptions{AccessConditions: access}),
 		"refused":           fenceazure.Put(t.Context(), b, fencetest.Orders(1), strings.NewReader("x"), nil),
 	} {
-		if err == nil || !strings.Contains(err.Error(), "account/orders/a/k") || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") {
+		if err == nil || !strings.Contains(err.Error(), "http://127.0.0.1:1/account/orders/a/k") || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%v, want that it says %q", err, says)
 		}
 	}
