@@ -41,9 +41,8 @@ An object without them, from before there was a fence, accepts any token. If fen
 token (fence.ErrMalformed), or is of another election (fence.ErrOtherElection), Put overwrites
 nothing. Correct it, or remove it, by copying the object onto itself with other metadata.
 
-Everything that writes the object must do so through the fence. A tool that replaces or deletes the
-object removes the fence, and a deposed leader can then write again. Do not delete fenced objects:
-write an empty state instead.
+A tool that replaces or deletes the object removes the fence, and a deposed leader can then write
+again: write through the fence alone, and in place of a delete write an empty state.
 
 # What it rests on
 
@@ -51,8 +50,7 @@ A PutObject with If-Match happens only if the object has the ETag that was seen.
 with 412, or with 404 if the object was deleted. With If-None-Match: * it happens only if there is
 no object. 409 says that another request was under way
 (https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html). Reads see all
-earlier writes. A refused write leaves the object as it is. If another write comes between the look
-and the write, Put repeats both.
+earlier writes. If another write comes between the look and the write, Put repeats both.
 
 A server that imitates S3 but takes no notice of conditions would keep nobody out. So if the client
 has an endpoint, a Put that raises the fence first makes a write that the server must refuse, with
@@ -83,8 +81,8 @@ at the object for the write's own random text.
 
 The client retries temporary errors by its own rules. If it gives up before ctx ends, Put reads the
 object once more, and returns nil if it finds its own write. fence.ErrStale is certain: the object
-does not have your content, and will not get it. After any other error of the store, the write may
-have happened, or may still happen.
+does not have your content, and will not get it. After any other error, the write may have happened,
+or may still happen.
 
 # Permissions and costs
 
@@ -99,10 +97,9 @@ write of a leadership sends the content twice.
 
 # What becomes of fences
 
-The fence is part of the object. If you delete the object, the fence is gone. If you restore an
-older version (from a backup, or by versioning), the older fence comes back. Leaders deposed since
-then can then write the object again. After either, let the leader in office write the object before
-anything relies on it.
+The fence is part of the object, and goes with it. If you restore an older version (from a backup,
+or by versioning), the older fence comes back, and leaders deposed since then can write again. After
+either, let the leader in office write the object before anything relies on it.
 
 A Put that you give up may still happen, as a whole or not at all, perhaps later.
 */
