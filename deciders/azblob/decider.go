@@ -37,8 +37,6 @@ type Options struct {
 	// Leases are Azure's own, which the leader then holds on the record's blob and on others:
 	// see package azlease. Nil: none.
 	Leases *azlease.Leases
-	// ContentType of the blob. Empty: application/json.
-	ContentType string
 	// Metadata of the blob, for people who list the container.
 	Metadata map[string]string
 	// EncryptionScope is the scope that encrypts the blob. Empty: the container's or the
@@ -130,9 +128,6 @@ func NewDecider(client *azblob.Client, containerName, blobName string, opts *Opt
 		b.opts = *opts
 		b.opts.Metadata = maps.Clone(opts.Metadata)
 	}
-	if b.opts.ContentType == "" {
-		b.opts.ContentType = "application/json"
-	}
 	wrong := checkNames(containerName, blobName)
 	at := place(client.URL(), containerName, blobName)
 	if b.native = (*native.Leases)(b.opts.Leases); b.native != nil {
@@ -167,16 +162,6 @@ func (d *Decider) Inherit(from leaderelection.RaceDecider) {
 
 // String names the place of the record: container and blob.
 func (d *Decider) String() string { return d.election.Place }
-
-// LeaseID returns the id of the native leases of a leadership of this Decider's campaign, even if
-// they are not held. Programs that write companions for the leader need it. It is empty if there is
-// no such leadership, or without Options.Leases.
-func (d *Decider) LeaseID(election leaderelection.ElectionNumber) string {
-	if d.b.native == nil {
-		return ""
-	}
-	return d.b.native.Of(election)
-}
 
 // ReadCurrent implements leaderelection.RaceDecider, by one request.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
@@ -295,7 +280,7 @@ func (b *backend) upload(etag azcore.ETag, leaseID string) *blockblob.UploadOpti
 	if leaseID != "" {
 		only.LeaseAccessConditions = &blob.LeaseAccessConditions{LeaseID: &leaseID}
 	}
-	o := &blockblob.UploadOptions{AccessConditions: only, HTTPHeaders: &blob.HTTPHeaders{BlobContentType: &b.opts.ContentType, BlobCacheControl: &noStore}}
+	o := &blockblob.UploadOptions{AccessConditions: only, HTTPHeaders: &blob.HTTPHeaders{BlobContentType: &contentType, BlobCacheControl: &noStore}}
 	if len(b.opts.Metadata) > 0 {
 		o.Metadata = make(map[string]*string, len(b.opts.Metadata))
 		for k, v := range b.opts.Metadata {
@@ -309,7 +294,7 @@ func (b *backend) upload(etag azcore.ETag, leaseID string) *blockblob.UploadOpti
 }
 
 // noStore keeps caches on the way from answering for the store.
-var noStore = "no-store"
+var contentType, noStore = "application/json", "no-store"
 
 func (b *backend) create(ctx context.Context) error {
 	_, err := b.container.Create(ctx, nil)

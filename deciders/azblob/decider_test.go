@@ -42,13 +42,10 @@ func TestProcesses(t *testing.T) {
 	for name, more := range map[string]string{"Plain": "", "NativeLease": "&native_lease=true"} {
 		t.Run(name, func(t *testing.T) {
 			server := stores.Azurite(t)
-			u, err := url.Parse(server)
-			if err != nil {
-				t.Fatal(err)
-			}
+			host, _, _ := strings.Cut(strings.TrimPrefix(server, "http://"), "/")
 			proctest.Run(t, proctest.Options{
 				Address:  "azblob://" + stores.AzuriteAccount + "/" + containerName + "/processes?create=true&endpoint=" + server + more,
-				Upstream: u.Host,
+				Upstream: host,
 				Env:      []string{"AZURE_STORAGE_KEY=" + stores.AzuriteKey},
 			})
 		})
@@ -60,11 +57,17 @@ const containerName = "elections"
 // client returns one for the Azurite at account.
 func client(t testing.TB, account string, opts *sdk.ClientOptions) *sdk.Client {
 	t.Helper()
-	key, err := sdk.NewSharedKeyCredential(stores.AzuriteAccount, stores.AzuriteKey)
+	return keyed(t, account, stores.AzuriteKey, opts)
+}
+
+// keyed returns a client with this key.
+func keyed(t testing.TB, account, key string, opts *sdk.ClientOptions) *sdk.Client {
+	t.Helper()
+	credential, err := sdk.NewSharedKeyCredential(stores.AzuriteAccount, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := sdk.NewClientWithSharedKeyCredential(account, key, opts)
+	c, err := sdk.NewClientWithSharedKeyCredential(account, credential, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,8 @@
 // # What is written where
 //
 // There is one block blob per election, at the name that you give to NewDecider. Its content is the
-// record, as JSON, the same in every store. "az storage blob download" shows it. If the blob has
-// any other content, it is refused and never overwritten. A blob of no bytes is damage, and is left
-// alone.
+// record, as JSON, the same in every store. Any other content is refused and never overwritten. A
+// blob of no bytes is damage, and is left alone.
 //
 // Never delete the blob: even if nobody leads, it holds the fencing token's count. A deleted blob
 // leaves no sign for a read. Never restore an older version of it while candidates run: numbers
@@ -89,8 +88,7 @@
 //
 // One blob takes up to 500 requests a second
 // (https://learn.microsoft.com/azure/storage/blobs/scalability-targets), far more than an election
-// needs. An account that its other users exhaust answers 503, and the campaign retries within the
-// term. Container names have 3 to 63 characters, blob names up to 1,024.
+// needs. Container names have 3 to 63 characters, blob names up to 1,024.
 //
 // # The store's time
 //
@@ -99,18 +97,18 @@
 //
 // # Deadlines
 //
-// Each look and each write is one request, made once, within its ctx. The Decider's requests do not
-// use the client's own retries (which may take minutes), however you made the client. The campaign
-// retries, and finds out what became of a write whose response was lost.
+// Each look and each write is one request, made once, within its ctx. The client's own retries
+// (which may take minutes) are not used: the campaign retries, and finds out what became of a write
+// whose response was lost.
 //
 // A Put Blob that is given up still happens as a whole or not at all, perhaps later. What a read
 // shows is stored for good.
 //
 // # Connections that die silently
 //
-// A NAT, a firewall or a load balancer may forget a connection without telling anyone. Open's
-// client uses HTTP/1: a call that is given up closes its connection, and the next call makes a new
-// one. With HTTP/2 all calls share one connection, so the next call is lost as well. In a client of
-// your own, ping: set the http.Transport's HTTP2.SendPingTimeout and HTTP2.PingTimeout to one or
-// two seconds. The transport's client goes into azcore.ClientOptions.Transport.
+// A NAT or a firewall may forget a connection without telling anyone. Open's client uses HTTP/1: a
+// call that is given up closes its connection. With HTTP/2 all calls share one, so the next is lost
+// as well. In a client of your own, set the http.Transport's HTTP2.SendPingTimeout and
+// HTTP2.PingTimeout to one or two seconds. The transport's client goes into
+// azcore.ClientOptions.Transport.
 package azblob

@@ -17,86 +17,74 @@ import (
 
 // Judge implements store.Store.
 func (b *backend) Judge(err error) store.Verdict {
-	hint, lost := classify(err)
-	denied := hint == noCredential || hint == notPermitted
-	v := store.Verdict{Advice: hint, Permanent: hint != "" && !denied, Denied: denied, Lost: lost}
-	if e := (*azcore.ResponseError)(nil); errors.As(err, &e) && e.RawResponse != nil {
-		v.After = store.RetryAfter(e.RawResponse.Header.Get("Retry-After"))
-	}
-	if bloberror.HasCode(err, foreign...) {
-		v.Advice = othersLease
-	}
-	return v
-}
-
-// The answers that no retry can cure, and what to do about them.
-const (
-	noContainer  = "there is no such container: make it, correct its name, or set CreateContainer (create=true in an address)"
-	notPermitted = "not permitted: the role Storage Blob Data Contributor on the container is needed, or a shared access signature with the permissions rcw that has not expired; is the account's firewall open to this machine?"
-	noCredential = "the credentials are not accepted: they are missing, wrong or expired, or this machine's clock is off"
-	notReplaced  = "the blob cannot be replaced, as it must be every few seconds: use a container without an immutability policy or legal hold, and a block blob in an online tier"
-	notAllowed   = "the store does not allow that: check the names and options"
-)
-
-// foreign are the answers to a request on a blob that is under somebody else's lease.
-var foreign = []bloberror.Code{bloberror.LeaseIDMissing, bloberror.LeaseIDMismatchWithBlobOperation, bloberror.LeaseIDMismatchWithLeaseOperation, bloberror.LeaseAlreadyPresent}
-
-// othersLease is what to do about it. It may pass: the lease may run out.
-const othersLease = "another program or person has a lease on the record's blob, and it could not be broken: end it (az storage blob lease break, or Break lease in the portal), and let nothing else lease this blob"
-
-// classify says what err means: what to do about it if no retry can cure it,
-// and whether the blob is another version.
-func classify(err error) (hint string, lost bool) {
 	// The SDK's own time was up: whatever else err says is a consequence.
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return "", false
+		return passing
 	}
 	var answer *azcore.ResponseError
 	if errors.As(err, &answer) {
-		return ofAnswer(answer)
+		v := ofAnswer(answer)
+		if answer.RawResponse != nil {
+			v.After = store.RetryAfter(answer.RawResponse.Header.Get("Retry-After"))
+		}
+		return v
 	}
 	var refused *azidentity.AuthenticationFailedError
 	if errors.As(err, &refused) {
 		if r := refused.RawResponse; r != nil && r.StatusCode >= 400 && r.StatusCode < 500 && r.StatusCode != http.StatusTooManyRequests {
-			return noCredential, false
+			return noCredential
 		}
-		return "", false // the token service cannot be reached, or is in trouble
+		return passing // the token service cannot be reached, or is in trouble
 	}
 	var final interface{ NonRetriable() }
 	if errors.As(err, &final) {
-		return noCredential, false // none was found at all
+		return noCredential // none was found at all
 	}
-	return "", false
+	return passing
 }
 
-func ofAnswer(e *azcore.ResponseError) (hint string, lost bool) {
+var (
+	passing      = store.Verdict{}
+	noContainer  = store.Permanent("there is no such container: make it, correct its name, or set CreateContainer (create=true in an address)")
+	notPermitted = store.Denied("not permitted: the role Storage Blob Data Contributor on the container is needed, or a shared access signature with the permissions rcw that has not expired; is the account's firewall open to this machine?")
+	noCredential = store.Denied("the credentials are not accepted: they are missing, wrong or expired, or this machine's clock is off")
+	notReplaced  = store.Permanent("the blob cannot be replaced, as it must be every few seconds: use a container without an immutability policy or legal hold, and a block blob in an online tier")
+	notAllowed   = store.Permanent("the store does not allow that: check the names and options")
+	// othersLease may pass: the lease may run out.
+	othersLease = store.Passing("another program or person has a lease on the record's blob, and it could not be broken: end it (az storage blob lease break, or Break lease in the portal), and let nothing else lease this blob")
+)
+
+// ofAnswer says what an answer of the store's means.
+func ofAnswer(e *azcore.ResponseError) store.Verdict {
 	if e.ErrorCode == "" {
-		return "", false // something on the way said it: Azure's own errors have a code
+		return passing // something on the way said it: Azure's own errors have a code
 	}
 	switch bloberror.Code(e.ErrorCode) {
 	case bloberror.ConditionNotMet, bloberror.BlobAlreadyExists, bloberror.BlobNotFound:
-		return "", true
+		return store.Lost
 	case bloberror.ContainerNotFound:
-		return noContainer, false
+		return noContainer
 	case bloberror.AuthenticationFailed, bloberror.InvalidAuthenticationInfo, bloberror.NoAuthenticationInformation:
-		return noCredential, false
+		return noCredential
 	case bloberror.MD5Mismatch, bloberror.InvalidMD5:
-		return "", false // what was sent was spoilt on its way
+		return passing // what was sent was spoilt on its way
 	case bloberror.BlobImmutableDueToPolicy, bloberror.BlobArchived, bloberror.BlobBeingRehydrated, bloberror.InvalidBlobType:
-		return notReplaced, false
+		return notReplaced
+	case bloberror.LeaseIDMissing, bloberror.LeaseIDMismatchWithBlobOperation, bloberror.LeaseIDMismatchWithLeaseOperation, bloberror.LeaseAlreadyPresent:
+		return othersLease
 	}
 	switch e.StatusCode {
 	case http.StatusUnauthorized:
-		return noCredential, false
+		return noCredential
 	case http.StatusForbidden:
-		return notPermitted, false
+		return notPermitted
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusPreconditionFailed, http.StatusTooManyRequests:
-		return "", false // what is left of them may pass
+		return passing // what is left of them may pass
 	}
 	if e.StatusCode >= 400 && e.StatusCode < 500 {
-		return notAllowed, false
+		return notAllowed
 	}
-	return "", false
+	return passing
 }
 
 // place is the blob's URL without a shared access signature.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	sdk "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
@@ -55,25 +53,12 @@ func TestBadPlaces(t *testing.T) {
 	server := azurite(t)
 	c := client(t, server, nil)
 	feedtest.Refuses(t, azblob.NewDecider(c, "no-such-container", "one", nil), server+"/no-such-container/one", "no such container")
-	d := azblob.NewDecider(c, "made-by-reading", "one", &azblob.Options{CreateContainer: true})
-	if e, err := d.ReadCurrent(t.Context()); err != nil || !e.Vacant() {
-		t.Errorf("with CreateContainer: %+v, %v", e, err)
-	}
-	d = azblob.NewDecider(c, "made-by-writing", "one", &azblob.Options{CreateContainer: true})
-	if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{ElectionNumber: 1}); err != nil {
-		t.Errorf("with CreateContainer: %v", err)
-	}
+	create := &azblob.Options{CreateContainer: true}
+	feedtest.Reads(t, azblob.NewDecider(c, "made-by-reading", "one", create), 0)
+	feedtest.Write(t, azblob.NewDecider(c, "made-by-writing", "one", create), 1, nil)
 
 	key := base64.StdEncoding.EncodeToString([]byte("a wrong one"))
-	credential, err := sdk.NewSharedKeyCredential(stores.AzuriteAccount, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err = sdk.NewClientWithSharedKeyCredential(server, credential, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, err := range feedtest.Errors(t, azblob.NewDecider(c, containerName, "one", nil)) {
+	for _, err := range feedtest.Errors(t, azblob.NewDecider(keyed(t, server, key, nil), containerName, "one", nil)) {
 		feedtest.Permanent(t, err, server+"/elections/one", "not permitted") // the service itself says AuthenticationFailed
 		if strings.Contains(err.Error(), key) {
 			t.Errorf("the error has the key: %v", err)
@@ -81,11 +66,7 @@ func TestBadPlaces(t *testing.T) {
 	}
 	feedtest.Refuses(t, withSignature(t, server, signature(t, server, true)), server+"/elections/one", "expired")
 	other := strings.Replace(server, stores.AzuriteAccount, "anotheraccount", 1)
-	c, err = sdk.NewClientWithNoCredential(other+"/?"+signature(t, server, false), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	feedtest.Refuses(t, azblob.NewDecider(c, containerName, "one", nil), other+"/elections/one")
+	feedtest.Refuses(t, withSignature(t, other, signature(t, server, false)), other+"/elections/one")
 }
 
 // A signature in the client's URL is nobody's business but the service's.
@@ -96,13 +77,10 @@ func TestSignatureStaysSecret(t *testing.T) {
 	sig, _, _ = strings.Cut(sig, "&")
 	d := withSignature(t, server, secret)
 	feedtest.Write(t, d, 1, nil)
-	_, lost := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{ElectionNumber: 1})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
-	defer cancel()
-	<-ctx.Done()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
 	_, ended := d.ReadCurrent(ctx)
-	errs := append(feedtest.Errors(t, withSignature(t, "http://127.0.0.1:1/account", secret)), lost, ended)
-	for _, err := range errs {
+	for _, err := range append(feedtest.Errors(t, withSignature(t, "http://127.0.0.1:1/account", secret)), feedtest.WriteError(t, d, 1, nil), ended) {
 		if err == nil || strings.Contains(err.Error(), sig) || strings.Contains(err.Error(), "sig=") {
 			t.Errorf("%v", err)
 		}
@@ -188,10 +166,10 @@ func TestAnswersOfOthers(t *testing.T) {
 	}
 }
 
-// failing is a Transporter that only fails.
+// failing is a transport that only fails.
 type failing struct{ err error }
 
-func (f failing) Do(*http.Request) (*http.Response, error) { return nil, f.err }
+func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }
 
 func TestOtherErrors(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -204,11 +182,8 @@ func TestOtherErrors(t *testing.T) {
 		"no network":        {io.ErrUnexpectedEOF, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sdkClient, err := sdk.NewClientWithNoCredential("http://in-process/account", &sdk.ClientOptions{ClientOptions: policy.ClientOptions{Transport: failing{c.err}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, err := range feedtest.Errors(t, azblob.NewDecider(sdkClient, containerName, "one", nil)) {
+			d := azblob.NewDecider(over(t, &http.Client{Transport: failing{c.err}}), containerName, "one", nil)
+			for _, err := range feedtest.Errors(t, d) {
 				if err == nil || errors.Is(err, leaderelection.ErrPermanent) != c.permanent || !errors.Is(err, c.err) {
 					t.Errorf("%v; want permanent: %v", err, c.permanent)
 				}
@@ -242,10 +217,10 @@ func TestOptionsAreWritten(t *testing.T) {
 			got = r.Header
 		}
 		return f
-	}), containerName, "one", &azblob.Options{ContentType: "text/plain", Metadata: map[string]string{"team": "reports"}, EncryptionScope: "scope"})
+	}), containerName, "one", &azblob.Options{Metadata: map[string]string{"team": "reports"}, EncryptionScope: "scope"})
 	feedtest.Write(t, d, 1, nil)
 	for name, want := range map[string]string{
-		"x-ms-blob-content-type": "text/plain", "x-ms-blob-cache-control": "no-store", "x-ms-meta-team": "reports",
+		"x-ms-blob-content-type": "application/json", "x-ms-blob-cache-control": "no-store", "x-ms-meta-team": "reports",
 		"x-ms-encryption-scope": "scope", "If-None-Match": "*",
 	} {
 		if v := got[name]; len(v) != 1 || v[0] != want {
@@ -325,35 +300,28 @@ func TestOpenCredentials(t *testing.T) {
 		}
 		return err
 	}
-	t.Setenv("AZURE_STORAGE_KEY", stores.AzuriteKey)
-	if err := try(); err != nil {
-		t.Errorf("with the key: %v", err)
-	}
-	t.Setenv("AZURE_STORAGE_KEY", "not base64!")
-	if err := try(); err == nil || strings.Contains(err.Error(), "not base64!") {
-		t.Errorf("with a wrong key: %v", err)
-	}
-	t.Setenv("AZURE_STORAGE_KEY", "")
-	t.Setenv("AZURE_STORAGE_SAS_TOKEN", signature(t, server, false))
-	if err := try(); err != nil {
-		t.Errorf("with a signature: %v", err)
-	}
-	t.Setenv("AZURE_STORAGE_SAS_TOKEN", signature(t, server, true))
-	if err := try(); err == nil {
-		t.Error("with an expired signature: no error")
-	}
-	t.Setenv("AZURE_STORAGE_SAS_TOKEN", "")
-	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", "AccountName="+stores.AzuriteAccount+";AccountKey="+stores.AzuriteKey+";BlobEndpoint="+server)
-	if err := try(); err == nil || !strings.Contains(err.Error(), "endpoint") {
-		t.Errorf("with two endpoints: %v", err)
-	}
-	u.RawQuery = ""
-	if err := try(); err != nil {
-		t.Errorf("with a connection string: %v", err)
-	}
-	u.Host = "another"
-	if err := try(); err == nil || !strings.Contains(err.Error(), `"another"`) {
-		t.Errorf("with another account's: %v", err)
+	both := "AccountName=" + stores.AzuriteAccount + ";AccountKey=" + stores.AzuriteKey + ";BlobEndpoint=" + server
+	for _, c := range []struct{ what, name, value, says string }{ // empty: it works
+		{"the key", "KEY", stores.AzuriteKey, ""},
+		{"a wrong key", "KEY", "not base64!", "AZURE_STORAGE_KEY"},
+		{"a signature", "SAS_TOKEN", signature(t, server, false), ""},
+		{"an expired signature", "SAS_TOKEN", signature(t, server, true), "expired"},
+		{"two endpoints", "CONNECTION_STRING", both, "endpoint"},
+		{"a connection string", "CONNECTION_STRING", both, ""},
+		{"another account's", "CONNECTION_STRING", both, `"another"`},
+	} {
+		for _, name := range []string{"KEY", "SAS_TOKEN", "CONNECTION_STRING"} {
+			t.Setenv("AZURE_STORAGE_"+name, "")
+		}
+		t.Setenv("AZURE_STORAGE_"+c.name, c.value)
+		if c.what == "a connection string" {
+			u.RawQuery = ""
+		} else if c.what == "another account's" {
+			u.Host = "another"
+		}
+		if err := try(); (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "base64!")) {
+			t.Errorf("with %s: %v", c.what, err)
+		}
 	}
 	for _, wrong := range []string{"secret", "AccountName=a;AccountKey=secret!", ";", "UseDevelopmentStorage=true", "BlobEndpoint=https://b.blob.core.windows.net/;SharedAccessSignature=sig=secret"} {
 		t.Setenv("AZURE_STORAGE_CONNECTION_STRING", wrong)
@@ -377,23 +345,4 @@ func Example() {
 	log.Print(config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
 		return ctx.Err() // work, and ask view.ValueInFuture() before each act
 	}))
-}
-
-// A URL names the election. Opening it asks nothing of the store yet.
-func ExampleOpen() {
-	u, err := url.Parse("azblob://account/elections/nightly?native_lease=30s&companion=nightly/report&create=true")
-	if err != nil {
-		log.Fatal(err)
-	}
-	if _, err = azblob.Open(context.Background(), u); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("ready")
-
-	u.RawQuery = "native_leese=30s"
-	_, err = azblob.Open(context.Background(), u)
-	fmt.Println(err)
-	// Output:
-	// ready
-	// leaderelection/azblob: opening azblob://account/elections/nightly?native_leese=xxxxx: there is no parameter "native_leese"; there are companion, content_type, create, create_companions, encryption_scope, endpoint, metadata, native_lease: leaderelection: no retry can help
 }

@@ -51,18 +51,15 @@
 // VerifyTable tells the two apart, and so does the command leaderelect doctor (Decider.Durability),
 // if it may describe the table. No response to a read or a write shows it.
 //
-// Give NewDecider the plain client, not a DAX cluster. DAX passes on conditional and strongly
-// consistent requests, which are all requests here. It adds only responses that do not prove
-// themselves.
+// Give NewDecider the plain client, not a DAX cluster, whose responses do not prove themselves.
 //
 // # What is believed
 //
-// The SDK takes any response of status 200 for a success, even a portal's page or a load balancer's
-// empty response. Here a response counts only if it has a request id and the checksum of its body,
-// as all of DynamoDB's have. So nothing else can say that an election is empty. A write counts only
-// if the response repeats the version that was sent (UpdateItem returns it at no cost). The version
-// is new with each write, so no earlier response passes for it. Everything else is a temporary
-// error, and so is an error without a request id, whatever its status.
+// The SDK takes any response of status 200 for a success, even a portal's page. Here a response
+// counts only if it has a request id and the checksum of its body, as all of DynamoDB's have. A
+// write counts only if the response repeats the version that was sent (UpdateItem returns it at no
+// cost). The version is new with each write, so no earlier response passes for it. Everything else
+// is a temporary error, and so is an error without a request id, whatever its status.
 //
 // # Permissions
 //
@@ -92,9 +89,8 @@
 // # Limits
 //
 // One item takes 1,000 writes and 3,000 read units a second, far more than an election needs. A
-// provisioned table that its other users exhaust also throttles the leader: such refusals are
-// retried within the term. Table names have 3 to 255 of the characters a-z, A-Z, 0-9, '_', '-',
-// '.'. A partition key has up to 2,048 bytes, a sort key up to 1,024.
+// throttled request is retried within the term. Table names have 3 to 255 of the characters a-z,
+// A-Z, 0-9, '_', '-', '.'. A partition key has up to 2,048 bytes, a sort key up to 1,024.
 //
 // # The store's time
 //
@@ -103,18 +99,17 @@
 //
 // # Deadlines
 //
-// Each request is one attempt within its ctx. These requests do not use the client's own retries
-// (which may take 40 s), however you configured the client: the campaign retries, and finds out
-// what became of a write whose response was lost.
+// Each request is one attempt within its ctx. The client's own retries (which may take 40 s) are
+// not used: the campaign retries, and finds out what became of a write whose response was lost.
 //
-// A request that is given up still happens as a whole or not at all, perhaps later. A record
-// that a consistent read shows is stored for good: no read shows a write that is undone afterwards.
+// A request that is given up still happens as a whole or not at all, perhaps later. A record that a
+// consistent read shows is stored for good: no read shows a write that is undone afterwards.
 //
 // # Connections that die silently
 //
-// A NAT, a firewall or a load balancer may forget a connection without telling anyone. Open's
-// client uses HTTP/1: a call that is given up closes its connection, and the next call makes a new
-// one. With HTTP/2 all calls share one connection, so the next call is lost as well. In a client of
-// your own, ping: set the http.Transport's HTTP2.SendPingTimeout and HTTP2.PingTimeout to one or
-// two seconds, by WithTransportOptions of the SDK's awshttp.BuildableClient.
+// A NAT or a firewall may forget a connection without telling anyone. Open's client uses HTTP/1: a
+// call that is given up closes its connection. With HTTP/2 all calls share one, so the next is lost
+// as well. In a client of your own, set the http.Transport's HTTP2.SendPingTimeout and
+// HTTP2.PingTimeout to one or two seconds, by WithTransportOptions of the SDK's
+// awshttp.BuildableClient.
 package dynamo

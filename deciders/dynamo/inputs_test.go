@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -26,9 +27,6 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
-
-// first is a record.
-var first = leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i"}
 
 // makeTable creates a table with these keys, name and type each.
 func makeTable(t testing.TB, client *dynamodb.Client, name string, keys ...string) {
@@ -93,10 +91,10 @@ func whatIsWritten(t *testing.T, endpoint string) {
 	table := "written"
 	makeTable(t, client, table, "PK:S", "SK:S")
 	d := dynamo.NewDecider(client, table, "one", &dynamo.Options{PartitionKey: "PK", SortKey: "SK"})
-	if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{
-		LeaderID: "worker-1.batch.example.com", HostPort: []string{"10.20.30.40:8443", "[fd00:1234:5678::40]:8443"},
-		TermExpiry: time.Now().UTC(), TermLength: 15 * time.Second, ElectionNumber: 7, Extension: 12, Incarnation: "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
-	}); err != nil {
+	e := feedtest.State(7, nil)
+	e.LeaderID, e.HostPort = "worker-1.batch.example.com", []string{"10.20.30.40:8443", "[fd00:1234:5678::40]:8443"}
+	e.Extension, e.Incarnation = 12, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	if _, err := d.WriteEntry(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
 	key := attributes{"PK": str("one"), "SK": str("leaderelection")}
@@ -118,7 +116,6 @@ func whatIsWritten(t *testing.T, endpoint string) {
 	if size > 600 {
 		t.Errorf("the item has %d bytes, more than 600", size)
 	}
-	t.Logf("the item has %d bytes", size)
 }
 
 func wrongPlace(t *testing.T, endpoint string) {
@@ -133,14 +130,10 @@ func wrongPlace(t *testing.T, endpoint string) {
 	for _, table := range []string{"by-id", "by-number", "sorted"} {
 		d := dynamo.NewDecider(client, table, "one", nil)
 		feedtest.Refuses(t, d, table, "PartitionKey", "SortKey")
-		if err := d.VerifyTable(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), table) {
-			t.Errorf("VerifyTable of %s: %v", table, err)
-		}
+		feedtest.Permanent(t, d.VerifyTable(t.Context()), table)
 	}
 	d := dynamo.NewDecider(client, "by-id", "one", &dynamo.Options{PartitionKey: "id", SortKey: "sort"})
-	if _, err := d.ReadCurrent(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "SortKey") {
-		t.Errorf("ReadCurrent with a sort key that the table does not have: %v", err)
-	}
+	feedtest.Permanent(t, feedtest.ReadError(t, d), "SortKey") // which the table does not have
 	feedtest.EndsCampaign(t, d)
 	for _, fit := range []*dynamo.Decider{
 		dynamo.NewDecider(client, "by-id", "one", &dynamo.Options{PartitionKey: "id"}),
@@ -150,9 +143,7 @@ func wrongPlace(t *testing.T, endpoint string) {
 			t.Error(err)
 		}
 	}
-	if err := missing.VerifyTable(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) {
-		t.Errorf("VerifyTable of a missing table: %v", err)
-	}
+	feedtest.Permanent(t, missing.VerifyTable(t.Context()))
 }
 
 func TestWrongNames(t *testing.T) {
@@ -176,9 +167,7 @@ func TestWrongNames(t *testing.T) {
 		t.Run(what, func(t *testing.T) { feedtest.Refuses(t, dynamo.NewDecider(client, c.table, c.key, &c.o), c.says) })
 	}
 	arn := dynamo.NewDecider(client, "arn:aws:dynamodb:eu-central-1:123456789012:table/elections", "one", nil)
-	if _, err := arn.ReadCurrent(t.Context()); !strings.Contains(err.Error(), "create it") { // asked for, and not there
-		t.Errorf("a table's ARN: %v", err)
-	}
+	feedtest.Permanent(t, feedtest.ReadError(t, arn), "create it") // asked for, and not there
 	nowhere := dynamodb.New(dynamodb.Options{Credentials: newClient(t, "").Options().Credentials})
 	feedtest.Refuses(t, dynamo.NewDecider(nowhere, "elections", "one", nil), "AWS_REGION")
 }
@@ -221,16 +210,13 @@ func TestAnswers(t *testing.T) {
 				feedtest.Refuses(t, d, `"elections"`, `"one"`, c.advice, code)
 				return
 			}
-			_, err := d.WriteEntry(t.Context(), &first)
-			feedtest.Passing(t, err, c.advice)
+			feedtest.Passing(t, feedtest.WriteError(t, d, 1, nil), c.advice)
 		})
 	}
 	expired := refusal(400, "InvalidSignatureException")
 	expired.Body = strings.Replace(expired.Body, "said the server", "Signature expired: 20261121T112405Z is now earlier than", 1)
 	expired.Header = proof([]byte(expired.Body))
-	if _, err := answering(t, expired).ReadCurrent(t.Context()); err == nil || errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "clock") {
-		t.Errorf("a clock that is off: %v", err)
-	}
+	feedtest.Passing(t, feedtest.ReadError(t, answering(t, expired)), "clock")
 }
 
 // What something on the way says of itself may pass.
@@ -248,9 +234,7 @@ func TestAnswersOfOthers(t *testing.T) {
 		}
 	}
 	empty := httpfault.Fault{Status: 200, Header: proof([]byte("{}")), Body: "{}"}
-	if err := answering(t, empty).VerifyTable(t.Context()); err == nil || errors.Is(err, leaderelection.ErrPermanent) {
-		t.Errorf("a table that is not described: %v", err)
-	}
+	feedtest.Passing(t, answering(t, empty).VerifyTable(t.Context()), "does not describe")
 }
 
 // answering returns a decider whose every request is answered with f.
@@ -290,15 +274,12 @@ func openByURL(t *testing.T, endpoint string) {
 	}
 	feedtest.Write(t, one, 1, nil)
 	same := dynamo.NewDecider(newClient(t, endpoint), "opened", "team/one /ü", &dynamo.Options{PartitionKey: "PK", SortKey: "SK", SortValue: "x"})
-	if e, err := same.ReadCurrent(t.Context()); err != nil || e.LeaderID != "a" {
-		t.Errorf("ReadCurrent of the same = %+v, %v", e, err)
-	}
+	feedtest.Reads(t, same, 1)
 	if _, err := open(t, "dynamodb://opened/two?region=eu-central-1&partition_key=PK&sort_key=SK&verify=true"+at); err != nil {
 		t.Errorf("verified: %v", err)
 	}
-	if _, err := open(t, "dynamodb://opened/two?region=eu-central-1&verify=true"+at); !errors.Is(err, leaderelection.ErrPermanent) {
-		t.Errorf("verified with the wrong keys: %v, want an error that wraps ErrPermanent", err)
-	}
+	_, err = open(t, "dynamodb://opened/two?region=eu-central-1&verify=true"+at)
+	feedtest.Permanent(t, err, "sort key")
 }
 
 func TestOpenRefuses(t *testing.T) {
@@ -346,4 +327,103 @@ func TestRenewedCredentials(t *testing.T) {
 		func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, map[string]any{}) },
 		func(w http.ResponseWriter, code string) { refuse(w, code, "said the server", nil) },
 		"ExpiredTokenException", "UnrecognizedClientException", "InvalidSignatureException")
+}
+
+// A table takes longer to be created than one call may take: the calls meanwhile
+// fail with errors that pass, and one table is created.
+func TestTableIsCreated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newFake("key")
+		server.making = 9 * time.Second
+		campaign := func(id string) <-chan struct{} {
+			o := &dynamo.Options{SortKey: "sort", CreateTable: true}
+			_, elected := feedtest.Campaign(t, dynamo.NewDecider(reach(t, server), "new-elections", "one", o), id, 15*time.Second, time.Second)
+			return elected
+		}
+		began := time.Now()
+		a, b := campaign("a"), campaign("b")
+		select {
+		case <-a:
+		case <-b:
+		}
+		if took := time.Since(began); took < server.making || took > server.making+10*time.Second {
+			t.Errorf("elected after %v, the table was there after %v", took, server.making)
+		}
+		time.Sleep(time.Minute)
+		if len(a)+len(b) > 0 {
+			t.Error("the other was elected, too")
+		}
+		if keys := server.tables["new-elections"].keys; strings.Join(keys, " ") != "key sort" {
+			t.Errorf("keys %v", keys)
+		}
+	})
+}
+
+// Without the permission to create tables, that is what is said.
+func TestTableCannotBeCreated(t *testing.T) {
+	server := newFake("key")
+	tr := &httpfault.Transport{Handler: server, Fault: func(r *http.Request) (f httpfault.Fault) {
+		if strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".CreateTable") {
+			f = refusal(http.StatusBadRequest, "AccessDeniedException")
+		}
+		return f
+	}}
+	feedtest.Refuses(t, dynamo.NewDecider(inProcess(t, &http.Client{Transport: tr}), "new-elections", "one", &dynamo.Options{CreateTable: true}), "creating the table", "permission")
+}
+
+// A global table is fit only if its regions are strongly consistent; doctor hears of it, too.
+func TestGlobalTables(t *testing.T) {
+	for more, fit := range map[string]bool{
+		``: true,
+		`,"Replicas":[{"RegionName":"eu-west-1"}],"GlobalTableVersion":"2019.11.21","MultiRegionConsistency":"STRONG"`:   true,
+		`,"Replicas":[{"RegionName":"eu-west-1"}],"GlobalTableVersion":"2019.11.21","MultiRegionConsistency":"EVENTUAL"`: false,
+		`,"Replicas":[{"RegionName":"eu-west-1"}]`: false,
+		`,"GlobalTableVersion":"2017.11.29"`:       false, // whose DescribeTable lists no replicas
+	} {
+		body := `{"Table":{"TableName":"elections","TableStatus":"ACTIVE",
+			"KeySchema":[{"AttributeName":"key","KeyType":"HASH"}],"AttributeDefinitions":[{"AttributeName":"key","AttributeType":"S"}]` + more + `}}`
+		d := answering(t, httpfault.Fault{Status: 200, Header: proof([]byte(body)), Body: body})
+		err := d.VerifyTable(t.Context())
+		if fit != (err == nil) || !fit && (!errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "global table")) {
+			t.Errorf("%q: VerifyTable = %v", more, err)
+		}
+		warnings, err := d.Durability(t.Context())
+		if err != nil || fit != (len(warnings) == 0) || !fit && !strings.Contains(warnings[0].String(), "another region leads as well") {
+			t.Errorf("%q: Durability = %v, %v", more, warnings, err)
+		}
+	}
+	if _, err := answering(t, refusal(http.StatusBadRequest, "AccessDeniedException")).Durability(t.Context()); err == nil || !strings.Contains(err.Error(), "examining") {
+		t.Errorf("Durability without the permission: %v", err)
+	}
+}
+
+// replicate is what an eventually consistent global table does in time: it writes this region's
+// items over the other region's, without a condition.
+func (f *fake) replicate(to *fake) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	for name, table := range f.tables {
+		maps.Copy(to.tables[name].items, table.items)
+	}
+}
+
+// Two regions of such a table elect a leader each, and nothing in their answers shows it: that is
+// what Durability is for. When a region's item has been replaced its leader has lost the race.
+func TestRegionsElectALeaderEach(t *testing.T) {
+	here, there := newFake("key"), newFake("key")
+	a := dynamo.NewDecider(reach(t, here), "elections", "one", nil)
+	b := dynamo.NewDecider(reach(t, there), "elections", "one", nil)
+	token := feedtest.Write(t, a, 1, nil)
+	yours := feedtest.State(1, nil)
+	yours.LeaderID, yours.Incarnation = "b", "b"
+	if _, err := b.WriteEntry(t.Context(), yours); err != nil {
+		t.Fatal(err)
+	}
+	there.replicate(here) // the last writer wins
+	var lost *leaderelection.LostRaceError
+	if err := feedtest.WriteError(t, a, 2, token); !errors.As(err, &lost) || lost.Current == nil || lost.Current.LeaderID != "b" {
+		t.Errorf("a's extension over b's record: %v", err)
+	}
 }

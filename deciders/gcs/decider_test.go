@@ -2,11 +2,8 @@ package gcs_test
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"log"
 	"net/http"
@@ -71,9 +68,41 @@ func TestConformance(t *testing.T) {
 	}, nil)
 }
 
-// sum is a checksum in the form of the service.
-func sum(content []byte) string {
-	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, crc32.Checksum(content, crc32.MakeTable(crc32.Castagnoli))))
+// put writes an object, as a tool does that knows of no election.
+func put(t testing.TB, o *storage.ObjectHandle, content string) {
+	t.Helper()
+	w := o.NewWriter(t.Context())
+	_, err := io.WriteString(w, content)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// get reads an object.
+func get(t testing.TB, o *storage.ObjectHandle) string {
+	t.Helper()
+	r, err := o.NewReader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	content, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// front starts a server that changes requests, and passes them on to the emulator.
+func front(t testing.TB, change func(*httputil.ProxyRequest)) (address string) {
+	t.Helper()
+	server, err := url.Parse(stores.FakeGCS(t, bucket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(server); change(r) }})
+	t.Cleanup(s.Close)
+	return s.URL
 }
 
 // An object that soft delete has kept, and somebody restores, is a new generation of old content.
@@ -82,20 +111,9 @@ func TestSoftDeletedIsRestored(t *testing.T) {
 	c := client(t, stores.FakeGCS(t, bucket))
 	d, object := gcs.NewDecider(c, bucket, "restored", nil), c.Bucket(bucket).Object("restored")
 	first := feedtest.Write(t, d, 1, nil)
-	r, err := object.NewReader(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	old, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := get(t, object)
 	later := feedtest.Write(t, d, 3, feedtest.Write(t, d, 2, first))
-	w := object.NewWriter(t.Context())
-	_, err = w.Write(old)
-	if err := errors.Join(err, w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	put(t, object, old)
 	for _, known := range []leaderelection.LeaderToken{first, later} {
 		feedtest.Lost(t, feedtest.WriteError(t, d, 4, known))
 	}
@@ -110,10 +128,7 @@ func TestSoftDeletedIsRestored(t *testing.T) {
 // to the millisecond and the other in seconds.
 func TestCommitTS(t *testing.T) {
 	d := gcs.NewDecider(client(t, stores.FakeGCS(t, bucket)), bucket, "one", nil)
-	written, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{ElectionNumber: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	written := feedtest.Write(t, d, 1, nil)
 	e := feedtest.Read(t, d)
 	if w, r := written.CommitTS(), e.Token.CommitTS(); !w.Truncate(time.Second).Equal(r) || time.Since(w).Abs() > time.Minute {
 		t.Errorf("written at %v, and read as of %v", w, r)
@@ -128,16 +143,15 @@ func TestLargeRecord(t *testing.T) {
 		return http.DefaultTransport.RoundTrip(r)
 	})}))
 	d := gcs.NewDecider(c, bucket, "one", nil)
-	e := &leaderelection.RaceEntry{ElectionNumber: 1}
-	for _, size := range []int{100, 190 << 10, 196_430} { // as base64: up to the limit
+	e := feedtest.State(1, nil)
+	for _, size := range []int{100, 190 << 10, 196_350} { // as base64: up to the limit
 		e.ConnectionParams = make([]byte, size)
 		token, err := d.WriteEntry(t.Context(), e)
 		if err != nil {
 			t.Fatal(err)
 		}
-		read, err := d.ReadCurrent(t.Context())
-		if err != nil || len(read.ConnectionParams) != size {
-			t.Fatalf("%d bytes: %v", size, err)
+		if read := feedtest.Read(t, d); len(read.ConnectionParams) != size {
+			t.Fatalf("%d bytes: %+v", size, read)
 		}
 		e.Token = token
 	}
@@ -167,10 +181,6 @@ func TestDisbelieves(t *testing.T) {
 // Behind an endpoint may be anything: one that takes no notice of the condition has nobody
 // lead, and one that does is asked once.
 func TestEndpointProvesItself(t *testing.T) {
-	server, err := url.Parse(stores.FakeGCS(t, bucket))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, deaf := range map[string]func(generation string) bool{
 		"Sound":            func(string) bool { return false },
 		"DeafToGeneration": func(generation string) bool { return generation != "0" },
@@ -178,8 +188,7 @@ func TestEndpointProvesItself(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			writes := 0
-			proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-				r.SetURL(server)
+			d := feedtest.Opened(t, gcs.Open, "gs://"+bucket+"/one?anonymous=true&endpoint="+front(t, func(r *httputil.ProxyRequest) {
 				if r.In.Method != http.MethodPost {
 					return
 				}
@@ -188,22 +197,17 @@ func TestEndpointProvesItself(t *testing.T) {
 					q.Del("ifGenerationMatch")
 					r.Out.URL.RawQuery = q.Encode()
 				}
-			}}
-			front := httptest.NewServer(proxy)
-			defer front.Close()
-			d := feedtest.Opened(t, gcs.Open, fmt.Sprintf("gs://%s/%s?anonymous=true&endpoint=%s", bucket, name, front.URL))
-			token, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i"})
+			}))
+			token, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
 			if name != "Sound" {
 				feedtest.Permanent(t, err, "no notice of conditions")
-				if e, err := d.ReadCurrent(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) {
-					t.Errorf("a read returns %+v, %v", e, err)
-				}
+				feedtest.Permanent(t, feedtest.ReadError(t, d))
 				return
 			}
 			if err != nil || writes != 3 {
 				t.Fatalf("%v, after %d writes, want 3", err, writes)
 			}
-			if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Extension: 1, Incarnation: "i", Token: token}); err != nil || writes != 4 {
+			if err := feedtest.WriteError(t, d, 2, token); err != nil || writes != 4 {
 				t.Errorf("%v, after %d writes, want 4", err, writes)
 			}
 		})
@@ -231,26 +235,4 @@ func Example() {
 	log.Print(config.Run(ctx, func(ctx context.Context, view *leaderelection.TimeView) error {
 		return ctx.Err() // work, and ask view.ValueInFuture() before each act
 	}))
-}
-
-// A URL names the election, and in tests the emulator that keeps it. Opening it
-// asks nothing of the store yet.
-func ExampleOpen() {
-	u, err := url.Parse("gs://my-bucket/elections/nightly?anonymous=true&endpoint=http://127.0.0.1:4443&metadata=team=reports")
-	if err != nil {
-		log.Fatal(err)
-	}
-	d, err := gcs.Open(context.Background(), u)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer d.Close()
-	fmt.Println("ready")
-
-	u.RawQuery = "anonymus=true"
-	_, err = gcs.Open(context.Background(), u)
-	fmt.Println(err)
-	// Output:
-	// ready
-	// leaderelection/gcs: opening gs://my-bucket/elections/nightly?anonymus=xxxxx: there is no parameter "anonymus"; there are anonymous, cache_control, content_type, endpoint, kms_key, metadata: leaderelection: no retry can help
 }

@@ -10,9 +10,8 @@
 // # What is written where
 //
 // There is one object per election, at the name that you give to NewDecider. Its content is the
-// record, as JSON, the same in every store. "gcloud storage cat" shows it. If the object has any
-// other content, it is refused and never overwritten. An object of no bytes is damage, and is left
-// alone.
+// record, as JSON, the same in every store. Any other content is refused and never overwritten. An
+// object of no bytes is damage, and is left alone.
 //
 // Never delete the object: even if nobody leads, it holds the fencing token's count. A deleted
 // object leaves no sign for a read, even with soft delete. Never restore an older version of it
@@ -77,9 +76,9 @@
 // write notices a missing bucket.
 //
 // The command leaderelect doctor writes an object next to the record, whose name ends in "-doctor".
-// An observer that never writes needs Storage Object Viewer (roles/storage.objectViewer).
-// With Options.KMSKeyName, Cloud Storage's service agent needs Cloud KMS CryptoKey
-// Encrypter/Decrypter on the key.
+// An observer that never writes needs Storage Object Viewer (roles/storage.objectViewer). With
+// Options.KMSKeyName, Cloud Storage's service agent needs Cloud KMS CryptoKey Encrypter/Decrypter
+// on the key.
 //
 // # Costs
 //
@@ -92,8 +91,7 @@
 // # Limits
 //
 // One object takes about one write a second (https://cloud.google.com/storage/quotas). Beyond that
-// the store answers 429, and the campaign retries within the term. At the defaults an election
-// writes once in 7 s, and candidates write only when the record is free. Do not use terms below
+// the store answers 429. At the defaults an election writes once in 7 s. Do not use terms below
 // about 3 s: extensions alone come near the limit. Bucket names have 3 to 222 characters, object
 // names up to 1,024 bytes.
 //
@@ -105,10 +103,9 @@
 // # Deadlines
 //
 // Each look and each write is one request, made once, within its ctx. The first look, and a look
-// that finds the object gone, are two. The Decider's requests do not use the client's own retries,
-// however you made the client. The campaign retries, and finds out what became of a write whose
-// response was lost. (If the client retried, it could meet its own write and report a lost race.)
-// If a download breaks off, the client asks for the rest of that same generation.
+// that finds the object gone, are two. The client's own retries are not used: the campaign retries,
+// and finds out what became of a write whose response was lost. If a download breaks off, the
+// client asks for the rest of that same generation.
 //
 // A write that is given up still happens as a whole or not at all, perhaps later. What a read shows
 // is stored for good. An upload that is cut off makes no object.
@@ -118,10 +115,9 @@
 //
 // # Connections that die silently
 //
-// A NAT, a firewall or a load balancer may forget a connection without telling anyone. Open's
-// client uses HTTP/1: a call that is given up closes its connection, and the next call makes a new
-// one. With HTTP/2 all calls share one connection, so the next call is lost as well. In a client of
-// your own, do one of these:
+// A NAT or a firewall may forget a connection without telling anyone. Open's client uses HTTP/1: a
+// call that is given up closes its connection. With HTTP/2 all calls share one, so the next is lost
+// as well. In a client of your own, do one of these:
 //
 //   - With HTTP, give option.WithHTTPClient a client with a transport of your own (NewTransport of
 //     google.golang.org/api/transport/http adds the credentials). Set the http.Transport's

@@ -22,63 +22,27 @@ import (
 
 // Judge implements store.Store.
 func (b *backend) Judge(err error) store.Verdict {
-	k := classify(err)
-	if k == lost {
-		return store.Lost
-	}
-	hint := k.hint(err)
-	switch {
-	case k == refused || k == unknown:
+	v := judge(err)
+	if v.Denied {
 		b.distrusted()
-		return store.Denied(hint)
-	case hint != "":
-		return store.Permanent(hint)
 	}
-	var v store.Verdict
-	if e := (*googleapi.Error)(nil); errors.As(err, &e) {
+	if e := (*googleapi.Error)(nil); v == passing && errors.As(err, &e) {
 		v.After = store.RetryAfter(e.Header.Get("Retry-After"))
 	}
 	return v
 }
 
-// kind is what an answer of the store means.
-type kind int
-
-const (
-	passing kind = iota // may work the next time
-	lost                // the generation is another
-	missing             // there is no such bucket
-	refused             // no permission
-	unknown             // the credentials are not accepted
-	invalid             // the request can never be right
-	policy              // the organisation does not allow it
+var (
+	passing = store.Verdict{} // may work the next time
+	missing = store.Permanent("there is no such bucket: make it, or correct its name")
+	refused = store.Denied("not permitted: storage.objects.get, .create, .delete and .list are needed on the bucket (the role Storage Object User has them)")
+	unknown = store.Denied("the credentials are not accepted: they are missing, wrong or expired")
+	invalid = store.Permanent("the store does not allow that: check the names and options")
+	policy  = store.Permanent("a policy of the organisation forbids it: the error names the constraint")
 )
 
-// hint is what to do about what no retry can cure; empty for what may pass.
-func (k kind) hint(err error) string {
-	switch k {
-	case missing:
-		return "there is no such bucket: make it, or correct its name"
-	case refused:
-		for _, r := range reasons(err) {
-			switch r {
-			case "retentionPolicyNotMet", "objectUnderActiveHold":
-				return "the bucket keeps objects from being replaced (" + r + "): a record is replaced every few seconds, so use a bucket without a retention policy or holds"
-			}
-		}
-		return "not permitted: storage.objects.get, .create, .delete and .list are needed on the bucket (the role Storage Object User has them)"
-	case unknown:
-		return "the credentials are not accepted: they are missing, wrong or expired"
-	case policy:
-		return "a policy of the organisation forbids it: the error names the constraint"
-	case invalid:
-		return "the store does not allow that: check the names and options"
-	}
-	return ""
-}
-
-// classify says what err means, whichever transport the client uses.
-func classify(err error) kind {
+// judge says what err means, whichever transport the client uses.
+func judge(err error) store.Verdict {
 	// The SDK's own time was up: whatever else err says is a consequence.
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return passing
@@ -100,7 +64,7 @@ func classify(err error) kind {
 	}
 	switch status.Code(err) {
 	case codes.FailedPrecondition:
-		return lost
+		return store.Lost
 	case codes.NotFound:
 		return missing
 	case codes.PermissionDenied:
@@ -116,7 +80,7 @@ func classify(err error) kind {
 // quota is rateLimitExceeded, userRateLimitExceeded, quotaExceeded, dailyLimitExceeded.
 var quota = regexp.MustCompile(`(?i)(limit|quota)exceeded$`)
 
-func ofHTTP(e *googleapi.Error) kind {
+func ofHTTP(e *googleapi.Error) store.Verdict {
 	if len(reasons(e)) == 0 && e.Message == "" {
 		return passing // something on the way said it: Google's own errors have a reason
 	}
@@ -125,14 +89,19 @@ func ofHTTP(e *googleapi.Error) kind {
 		if strings.Contains(e.Body, "constraints/") {
 			return policy
 		}
-		return lost
+		return store.Lost
 	case http.StatusNotFound:
 		return missing
 	case http.StatusUnauthorized:
 		return unknown
 	case http.StatusForbidden:
-		if slices.ContainsFunc(reasons(e), quota.MatchString) { // some say 403, others 429
-			return passing
+		for _, r := range reasons(e) {
+			switch {
+			case quota.MatchString(r): // some say 403, others 429
+				return passing
+			case r == "retentionPolicyNotMet" || r == "objectUnderActiveHold":
+				return store.Denied("the bucket keeps objects from being replaced (" + r + "): a record is replaced every few seconds, so use a bucket without a retention policy or holds")
+			}
 		}
 		return refused
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
@@ -146,7 +115,7 @@ func ofHTTP(e *googleapi.Error) kind {
 
 // ofTokenServer: a token server that refuses the credentials will do so again;
 // one that cannot be reached or is in trouble may recover.
-func ofTokenServer(r *http.Response) kind {
+func ofTokenServer(r *http.Response) store.Verdict {
 	if r != nil && (r.StatusCode == http.StatusBadRequest || r.StatusCode == http.StatusUnauthorized || r.StatusCode == http.StatusForbidden) {
 		return unknown
 	}

@@ -1,12 +1,22 @@
 package gcs_test
 
 import (
+	"bytes"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -37,21 +47,10 @@ func TestForeignObject(t *testing.T) {
 	for name, content := range feedtest.NoRecords() {
 		t.Run(name, func(t *testing.T) {
 			o := c.Bucket(bucket).Object(name)
-			w := o.NewWriter(t.Context())
-			if _, err := io.WriteString(w, content); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			put(t, o, content)
 			feedtest.Foreign(t, gcs.NewDecider(c, bucket, name, nil), "gs://elections/"+name)
-			r, err := o.NewReader(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer r.Close()
-			if left, err := io.ReadAll(r); err != nil || string(left) != content {
-				t.Errorf("it was changed to %q (%v)", left, err)
+			if left := get(t, o); left != content {
+				t.Errorf("it was changed to %q", left)
 			}
 		})
 	}
@@ -66,6 +65,9 @@ func TestNamesThatCannotBe(t *testing.T) {
 		feedtest.Refuses(t, gcs.NewDecider(c, place[0], place[1], nil), "name")
 	}
 }
+
+// interfaces are what chooses one of the service's two on HTTP, for reads.
+var interfaces = [][]option.ClientOption{nil, {storage.WithJSONReads()}}
 
 // answers is a RoundTripper that answers as it is told.
 type answers func(*http.Request) (*http.Response, error)
@@ -97,7 +99,7 @@ func jsonError(reason string) string {
 // What something on the way says of itself may pass, and is no empty election.
 func TestAnswersOfOthers(t *testing.T) {
 	for _, f := range httpfault.OfOthers() {
-		for _, opts := range [][]option.ClientOption{nil, {storage.WithJSONReads()}} {
+		for _, opts := range interfaces {
 			for _, err := range feedtest.Errors(t, answering(t, f.Status, f.Body, opts...)) {
 				feedtest.Passing(t, err)
 			}
@@ -108,44 +110,36 @@ func TestAnswersOfOthers(t *testing.T) {
 // The SDK throws the connection away with each 404 of the XML interface, which it
 // downloads by: an election that is still empty is looked at by the other one.
 func TestConnectionsOfAnEmptyElection(t *testing.T) {
-	for name, opts := range map[string][]option.ClientOption{"XML": nil, "JSON": {storage.WithJSONReads()}} {
-		t.Run(name, func(t *testing.T) {
-			var connections atomic.Int64
-			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if strings.HasSuffix(r.URL.Path, "/o") {
-					_, _ = io.WriteString(w, "{}") // a list without objects
-					return
-				}
-				w.WriteHeader(http.StatusNotFound)
-				if strings.HasPrefix(r.URL.Path, "/storage/") {
-					_, _ = io.WriteString(w, jsonError("notFound"))
-				} else {
-					_, _ = io.WriteString(w, "<?xml version='1.0'?><Error><Code>NoSuchKey</Code></Error>")
-				}
-			}))
-			s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-				if state == http.StateNew {
-					connections.Add(1)
-				}
+	for _, opts := range interfaces {
+		var connections atomic.Int64
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/o") {
+				_, _ = io.WriteString(w, "{}") // a list without objects
+				return
 			}
-			s.Start()
-			defer s.Close()
-			tr := new(http.Transport)
-			defer tr.CloseIdleConnections()
-			c, err := storage.NewClient(t.Context(), append(opts, option.WithEndpoint(s.URL+"/storage/v1/"), option.WithHTTPClient(&http.Client{Transport: tr}))...)
-			if err != nil {
-				t.Fatal(err)
+			w.WriteHeader(http.StatusNotFound)
+			if strings.HasPrefix(r.URL.Path, "/storage/") {
+				_, _ = io.WriteString(w, jsonError("notFound"))
+			} else {
+				_, _ = io.WriteString(w, "<?xml version='1.0'?><Error><Code>NoSuchKey</Code></Error>")
 			}
-			d := gcs.NewDecider(c, bucket, "one", nil)
-			for range 20 {
-				if e, err := d.ReadCurrent(t.Context()); err != nil || !e.Vacant() {
-					t.Fatalf("%+v, %v", e, err)
-				}
+		}))
+		s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				connections.Add(1)
 			}
-			if n := connections.Load(); n > 2 {
-				t.Errorf("%d connections for 20 looks", n)
-			}
-		})
+		}
+		s.Start()
+		tr := new(http.Transport)
+		d := through(t, tr.RoundTrip, append(opts, option.WithEndpoint(s.URL+"/storage/v1/"))...)
+		for range 20 {
+			feedtest.Reads(t, d, 0)
+		}
+		if n := connections.Load(); n > 2 {
+			t.Errorf("%v: %d connections for 20 looks", opts, n)
+		}
+		tr.CloseIdleConnections()
+		s.Close()
 	}
 }
 
@@ -173,7 +167,7 @@ func TestRefusals(t *testing.T) {
 		"timeout":         {408, "", false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, opts := range [][]option.ClientOption{nil, {storage.WithJSONReads()}} {
+			for _, opts := range interfaces {
 				d := answering(t, c.code, c.body, opts...)
 				for _, err := range feedtest.Errors(t, d) {
 					if c.permanent {
@@ -187,18 +181,10 @@ func TestRefusals(t *testing.T) {
 	}
 	d := answering(t, 412, strings.Replace(jsonError("conditionNotMet"), "said the service", "'us-east1' violates constraint 'constraints/gcp.resourceLocations'", 1))
 	feedtest.Permanent(t, feedtest.WriteError(t, d, 1, nil), "constraint", "organisation")
-	d = answering(t, 412, jsonError("conditionNotMet"))
-	_, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
+	err := feedtest.WriteError(t, answering(t, 412, jsonError("conditionNotMet")), 1, nil)
 	var lost *leaderelection.LostRaceError
 	if !errors.As(err, &lost) || lost.Place != "gs://elections/one" {
 		t.Errorf("412: %v", err)
-	}
-}
-
-// An answer of success that says too little leaves the question open.
-func TestAnswersWithoutGeneration(t *testing.T) {
-	for _, err := range feedtest.Errors(t, answering(t, 200, "{}")) {
-		feedtest.Passing(t, err, "generation")
 	}
 }
 
@@ -223,7 +209,7 @@ func TestOtherErrors(t *testing.T) {
 		"gRPC unavailable":    {status.Error(codes.Unavailable, "x"), false, false},
 	} {
 		d := through(t, func(*http.Request) (*http.Response, error) { return nil, c.err })
-		_, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
+		err := feedtest.WriteError(t, d, 1, nil)
 		if err == nil || errors.Is(err, leaderelection.ErrPermanent) != c.permanent || errors.Is(err, leaderelection.ErrLostRace) != c.lost || !errors.Is(err, c.err) {
 			t.Errorf("%s: %v; want permanent: %v, lost: %v", name, err, c.permanent, c.lost)
 		}
@@ -242,10 +228,7 @@ func TestEmptyElectionWithoutListing(t *testing.T) {
 		return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(jsonError(reason))), Request: r}, nil
 	})
 	for range 3 {
-		e, err := d.ReadCurrent(t.Context())
-		if err != nil || !e.Vacant() {
-			t.Fatalf("%+v, %v", e, err)
-		}
+		feedtest.Reads(t, d, 0)
 	}
 	if requests != 4 {
 		t.Errorf("%d requests for three looks, want one each and one more for the first", requests)
@@ -255,7 +238,7 @@ func TestEmptyElectionWithoutListing(t *testing.T) {
 // A pause that the service, or something on the way, asks for is handed on.
 func TestRetryAfter(t *testing.T) {
 	for code, reason := range map[int]string{429: "rateLimitExceeded", 503: "backendError"} {
-		for _, opts := range [][]option.ClientOption{nil, {storage.WithJSONReads()}} {
+		for _, opts := range interfaces {
 			d := through(t, func(r *http.Request) (*http.Response, error) {
 				h := http.Header{"Content-Type": {"application/json"}, "Retry-After": {"7"}}
 				return &http.Response{StatusCode: code, Header: h, Body: io.NopCloser(strings.NewReader(jsonError(reason))), Request: r}, nil
@@ -311,5 +294,101 @@ func TestDurabilityWithoutPermission(t *testing.T) {
 	warnings, err := answering(t, http.StatusForbidden, jsonError("forbidden")).Durability(t.Context())
 	if len(warnings) > 0 || err == nil || !strings.Contains(err.Error(), "storage.buckets.get") {
 		t.Errorf("%v, %v", warnings, err)
+	}
+}
+
+// The file of a service account's key is written again, and the old key is deleted: tokens are given for
+// the new one alone, and these are accepted.
+func TestRenewedKey(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	valid := "/first"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == valid:
+			_, _ = w.Write([]byte(`{"access_token":"` + valid + `","token_type":"Bearer","expires_in":3600}`))
+		case r.URL.Path == "/first" || r.URL.Path == "/second":
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = w.Write([]byte(`{"error":"invalid_grant","error_description":"Invalid JWT Signature."}`))
+		case r.Header.Get("Authorization") != "Bearer "+valid:
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = w.Write([]byte(`{"error":{"code":401,"message":"Invalid Credentials","errors":[{"message":"Invalid Credentials","reason":"authError"}]}}`))
+		case strings.HasSuffix(r.URL.Path, "/o"): // the bucket is there
+			_, _ = w.Write([]byte(`{"kind":"storage#objects"}`))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"error":{"code":404,"message":"No such object: bucket/e","errors":[{"message":"No such object: bucket/e","reason":"notFound"}]}}`))
+		}
+	}))
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "key.json")
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
+	renew := func() {
+		text, err := json.Marshal(map[string]string{
+			"type": "service_account", "client_email": "me@example.com", "private_key_id": valid, "token_uri": server.URL + valid,
+			"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+		})
+		if err == nil {
+			err = os.WriteFile(file, text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	renew()
+	d := feedtest.Opened(t, gcs.Open, "gs://bucket/e?endpoint="+url.QueryEscape(server.URL))
+	feedtest.Read(t, d)
+	valid = "/second"
+	feedtest.Denied(t, feedtest.ReadError(t, d), "not accepted")
+	renew()
+	if _, err := d.ReadCurrent(t.Context()); err != nil {
+		t.Errorf("with the new key in the file: %v", err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for _, address := range []string{
+		"s3://elections/one", "gs://elections", "gs://elections/", "gs:///one", "gs://user@elections/one", "gs://elections:1/one",
+		"gs://elections/one?bucket=x", "gs://elections/one?kms_key=a&kms_key=b", "gs://elections/one?metadata=x",
+		"gs://elections/one?anonymous=maybe", "gs://elections/one?endpoint=here", "gs://elections/one?%zz", "gs://elections/one#here",
+	} {
+		_, err := feedtest.Open(t.Context(), gcs.Open, address)
+		feedtest.Permanent(t, err)
+	}
+	// Parameters that other clients of the store have, and an election does not need.
+	for _, name := range []string{"acl", "predefined_acl", "content_type", "encryption_key_file", "storage_class", "user_project"} {
+		_, err := feedtest.Open(t.Context(), gcs.Open, "gs://elections/one?"+name+"=x")
+		feedtest.Permanent(t, err, `no parameter "`+name+`"`)
+	}
+}
+
+// What the options say is what is written.
+func TestOptionsAreWritten(t *testing.T) {
+	for address, want := range map[string][]string{
+		"?": {`{"bucket":"elections","cacheControl":"no-store","contentType":"application/json","crc32c":"`},
+		"?kms_key=k&metadata=team=a%3Db&metadata=x=y&": {
+			"kmsKeyName=k", `"metadata":{"team":"a=b","x":"y"}`},
+	} {
+		got := ""
+		d := feedtest.Opened(t, gcs.Open, "gs://elections/one"+address+"anonymous=true&endpoint="+front(t, func(r *httputil.ProxyRequest) {
+			if r.In.Method == http.MethodPost && got == "" { // what follows only tries the server
+				body, _ := io.ReadAll(r.In.Body)
+				r.Out.Body = io.NopCloser(bytes.NewReader(body))
+				got = r.In.URL.RawQuery + string(body)
+			}
+		}))
+		feedtest.Write(t, d, 1, nil)
+		for _, w := range want {
+			if !strings.Contains(got, w) {
+				t.Errorf("%s: written %s\nwant %s", address, got, w)
+			}
+		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
-	"github.com/c8e606e4/leaderelection/deciders/natskv/internal/dial"
 )
 
 // glance is how long a call may take before it is worth asking whether the
@@ -46,7 +45,7 @@ func (k *backend) probe() {
 		defer k.probing.Store(false)
 		nc := k.js.Conn()
 		before := nc.Stats()
-		ctx, cancel := context.WithTimeout(context.Background(), dial.Silence)
+		ctx, cancel := context.WithTimeout(context.Background(), silence)
 		defer cancel()
 		if !errors.Is(nc.FlushWithContext(ctx), context.DeadlineExceeded) {
 			return // it has answered, or the connection is down already

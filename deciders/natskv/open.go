@@ -1,20 +1,24 @@
 package natskv
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/c8e606e4/leaderelection/deciders/durability"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
-	"github.com/c8e606e4/leaderelection/deciders/natskv/internal/dial"
 	"github.com/c8e606e4/leaderelection/internal/clients"
 )
 
@@ -55,15 +59,15 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 }
 
 func open(ctx context.Context, u *url.URL) (*Decider, error) {
-	target, err := dial.Parse(u)
+	t, err := parse(u)
 	if err == nil {
-		err = checkNames(target.Bucket, target.Key)
+		err = checkNames(t.bucket, t.key)
 	}
 	if err != nil {
 		return nil, store.WrongURL(err)
 	}
-	nc, done, err := clients.Open(ctx, target.Connection(), func(ctx context.Context) (*nats.Conn, func() error, error) {
-		nc, err := target.Connect(ctx)
+	nc, done, err := clients.Open(ctx, fmt.Sprint(t.servers, t.secure, t.login), func(ctx context.Context) (*nats.Conn, func() error, error) {
+		nc, err := t.connect(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -72,12 +76,12 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if err != nil {
 		return nil, err
 	}
-	js, err := target.JetStream(nc)
+	js, err := t.jetStream(nc)
 	if err != nil {
 		_ = done()
 		return nil, store.WrongURL(err)
 	}
-	d := NewDecider(js, target.Bucket, target.Key, &Options{Create: target.Create})
+	d := NewDecider(js, t.bucket, t.key, &Options{Create: t.create})
 	d.close = done
 	return d, nil
 }
@@ -86,189 +90,300 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 // the connection never gives up. By itself nats.go stops for good after sixty attempts, and when a
 // server has refused the user twice, for example while a password is changed. It also leaves a
 // silent server after four seconds instead of six minutes, and waits for a second between attempts.
-func ConnectOptions() []nats.Option { return dial.Options() }
-
-// binding is a bucket that was looked up and found fit.
-type binding struct {
-	kv     jetstream.KeyValue
-	stream jetstream.Stream // for what kv does not tell: the revision of a deleted key
+func ConnectOptions() []nats.Option {
+	return []nats.Option{
+		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(time.Second),
+		nats.PingInterval(silence),
+		nats.MaxPingsOutstanding(1),
+		nats.FlusherTimeout(2 * silence),
+	}
 }
 
-// bind returns the bucket. Several goroutines may look it up at once; that does
-// no harm.
-func (k *backend) bind(ctx context.Context) (*binding, error) {
-	if b := k.bound.Load(); b != nil {
-		return b, nil
-	}
-	if err := checkNames(k.bucket, k.key); err != nil {
-		return nil, store.Wrong("%w", err)
-	}
-	b, err := k.lookUp(ctx)
-	if errors.Is(err, jetstream.ErrBucketNotFound) && k.create != nil {
-		b, err = k.makeBucket(ctx)
-	}
-	if err != nil {
-		return nil, err
-	}
-	k.bound.Store(b)
-	return b, nil
+// silence is how long a server may leave a PING unanswered.
+const silence = 2 * time.Second
+
+// login is how to reach the servers, and as whom.
+type login struct {
+	creds, nkey, ca, cert, certKey, inboxPrefix string
+	user, password, token                       string
 }
 
-// lookUp binds to a bucket that exists.
-func (k *backend) lookUp(ctx context.Context) (*binding, error) {
-	kv, err := k.js.KeyValue(ctx, k.bucket)
-	if errors.Is(err, nats.ErrNoResponders) {
-		err = fmt.Errorf("%w: %w", jetstream.ErrJetStreamNotEnabled, err) // nobody takes such questions
-	}
-	if err != nil {
-		return nil, err
-	}
-	stream, err := k.js.Stream(ctx, k.streamName())
-	if err != nil {
-		return nil, err
-	}
-	if err := unfit(&stream.CachedInfo().Config); err != nil {
-		return nil, store.Wrong("%w", err)
-	}
-	return &binding{kv: kv, stream: stream}, nil
-}
-
-// makeBucket creates the bucket; if another is quicker, theirs will do.
-func (k *backend) makeBucket(ctx context.Context) (*binding, error) {
-	if err := wanted(k.create); err != nil {
-		return nil, store.Wrong("%w", err)
-	}
-	if _, err := k.js.CreateKeyValue(ctx, *k.create); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
-		return nil, fmt.Errorf("creating the bucket: %w", err)
-	}
-	return k.lookUp(ctx)
-}
-
-var (
-	validBucket = regexp.MustCompile(`^[-_a-zA-Z0-9]+$`)
-	validKey    = regexp.MustCompile(`^[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*$`)
-)
-
-// checkNames says what NATS would not allow of the names of a bucket and a key.
-func checkNames(bucket, key string) error {
-	switch {
-	case !validBucket.MatchString(bucket):
-		return fmt.Errorf("%w %q: it may have letters, digits, '-' and '_' only", jetstream.ErrInvalidBucketName, bucket)
-	case !validKey.MatchString(key):
-		return fmt.Errorf("%w %q: it may have letters, digits and any of -/_=. only, and no '.' at either end or next to another", jetstream.ErrInvalidKey, key)
-	}
-	return nil
-}
-
-// wanted says why a bucket that is to be made could not keep an election.
-func wanted(c *jetstream.KeyValueConfig) error {
-	switch {
-	case c.TTL > 0:
-		return fmt.Errorf("Options.Create asks for a TTL of %v: %w", c.TTL, errTTL)
-	case c.Mirror != nil || len(c.Sources) > 0:
-		return fmt.Errorf("Options.Create names a Mirror or Sources: %w", errFed)
-	}
-	return nil
-}
-
-var (
-	errTTL = errors.New("a bucket that forgets its keys forgets who leads and repeats election numbers: use one without a TTL")
-	errFed = errors.New("what another bucket writes would overwrite the record unasked: use a bucket of its own")
-)
-
-// unfit says why a bucket cannot keep an election: any setting by which the server may drop or
-// replace the record by itself, acknowledge what it has not stored, or refuse a second record.
-func unfit(c *jetstream.StreamConfig) error {
-	switch {
-	case c.MaxAge > 0:
-		return fmt.Errorf("the bucket has a TTL of %v: %w", c.MaxAge, errTTL)
-	case c.Mirror != nil || len(c.Sources) > 0:
-		return fmt.Errorf("the bucket is a mirror of another, or has sources: %w", errFed)
-	}
-	for _, unfit := range []struct {
-		is  bool
-		why string
-	}{
-		{c.Retention != jetstream.LimitsPolicy, fmt.Sprintf("has retention %v, by which the record goes when it was read", c.Retention)},
-		{c.Discard == jetstream.DiscardOld && (c.MaxBytes > 0 || c.MaxMsgs > 0), "discards old messages when it is full, and the record may be among them"},
-		{c.PersistMode == jetstream.AsyncPersistMode, "acknowledges writes before they are stored (persist mode async)"},
-		{c.NoAck, "acknowledges no writes (no ack)"},
-		{c.DiscardNewPerSubject, "refuses what would replace the record (discard new per subject)"},
-		{c.Sealed, "is sealed, and takes no writes"},
-		{c.SubjectTransform != nil, "keeps what it is given under other subjects (subject transform)"},
-		{c.AllowMsgCounter, "takes nothing but numbers (message counter)"},
-	} {
-		if unfit.is {
-			return fmt.Errorf("its stream %s: use a bucket made by nats kv add", unfit.why)
+// now is the login as a context says it now, which may have another password. One that cannot be read
+// leaves it as it was: somebody may be about to write it.
+func (t *target) now() login {
+	if t.again != nil {
+		if now, err := t.again(); err == nil {
+			return now.login
 		}
 	}
-	return nil
+	return t.login
 }
 
-var _ durability.Examiner = (*Decider)(nil)
-
-// Durability implements durability.Examiner. It asks the bucket's stream where it keeps its
-// messages, and on how many servers. It cannot ask how soon a server syncs its disk
-// (sync_interval).
-func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
-	info, err := within.Do(ctx, d.k.calls, func() (*jetstream.StreamInfo, error) {
-		b, err := d.k.lookUp(ctx)
-		if err != nil {
+// options is the login as nats.go takes it.
+func (t *target) options() ([]nats.Option, error) {
+	l := &t.login
+	o := append(ConnectOptions(),
+		nats.Name("leaderelection"),
+		// What goes wrong is said by the calls that it befalls.
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	for _, file := range []string{l.creds, l.nkey, l.ca, l.cert, l.certKey} {
+		if file == "" {
+			continue
+		}
+		if _, err := os.Stat(file); err != nil {
 			return nil, err
 		}
-		info, err := b.stream.Info(ctx)
-		if err == nil && behind(info) != nil {
-			// A replica may be a message behind for a moment, and no more.
-			select {
-			case <-time.After(settle):
-				info, err = b.stream.Info(ctx)
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
+	}
+	if t.secure {
+		o = append(o, nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12}))
+	}
+	if l.creds != "" {
+		o = append(o, nats.UserCredentials(l.creds))
+	}
+	if l.nkey != "" {
+		seed, err := nats.NkeyOptionFromSeed(l.nkey)
+		if err != nil {
+			return nil, fmt.Errorf("nkey %s: %w", l.nkey, err)
 		}
-		return info, err
-	})
+		o = append(o, seed)
+	}
+	if l.ca != "" {
+		o = append(o, nats.RootCAs(l.ca))
+	}
+	if (l.cert == "") != (l.certKey == "") {
+		return nil, errors.New("tls_cert and tls_key go together")
+	}
+	if l.cert != "" {
+		o = append(o, nats.ClientCert(l.cert, l.certKey))
+	}
+	if l.user != "" {
+		o = append(o, nats.UserInfoHandler(func() (string, string) { l := t.now(); return l.user, l.password }))
+	}
+	if l.token != "" {
+		o = append(o, nats.TokenHandler(func() string { return t.now().token }))
+	}
+	if l.inboxPrefix != "" {
+		o = append(o, nats.CustomInboxPrefix(l.inboxPrefix))
+	}
+	return o, nil
+}
+
+// connect connects to one of the servers, for no longer than ctx lasts.
+func (t *target) connect(ctx context.Context) (*nats.Conn, error) {
+	o, err := t.options()
 	if err != nil {
-		return nil, d.election.Failed(ctx, "examining the stream of", err)
+		return nil, store.WrongURL(err)
 	}
-	return examine(info), nil
+	c, err := within.Do(ctx, make(within.Calls, 1), func() (connection, error) {
+		nc, err := nats.Connect(strings.Join(t.servers, ","), o...)
+		return connection{nc}, err
+	})
+	switch {
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return nil, context.Cause(ctx)
+	case slices.ContainsFunc(refusals, func(is error) bool { return errors.Is(err, is) }):
+		return nil, store.Wrong("%w", err)
+	}
+	return c.Conn, err
 }
 
-// settle is how long a replica may take to have what the others have.
-const settle = time.Second
+// refusals are what a server says that does not take the user.
+var refusals = []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired}
 
-// examine says which of the package documentation's warnings apply.
-func examine(info *jetstream.StreamInfo) []durability.Warning {
-	var found []durability.Warning
-	warn := func(advice, format string, args ...any) {
-		found = append(found, durability.Warning{Detail: fmt.Sprintf(format, args...), Advice: advice})
-	}
-	if info.Config.Storage == jetstream.MemoryStorage {
-		warn("keep the bucket in files (nats kv add --storage file)",
-			"the bucket's storage is memory, so the election is forgotten when its servers restart together")
-	}
-	switch info.Config.Replicas {
-	case 0, 1:
-		warn("use three replicas, or set sync_interval: always in the server's jetstream block",
-			"the bucket has one replica, and a server syncs its disk every two minutes unless told otherwise: a power failure forgets confirmed writes")
-	case 2:
-		warn("use three replicas", "the bucket has two replicas, so nobody can lead while one of them is away")
-	}
-	for _, peer := range behind(info) {
-		warn("see to that server", "the replica on %q is offline or behind (offline %v, %d messages behind)", peer.Name, peer.Offline, peer.Lag)
-	}
-	return found
+// connection is one that within.Do closes if it comes too late: nats.Connect knows no
+// ctx, and gives up by its own timeout.
+type connection struct{ *nats.Conn }
+
+// Close implements io.Closer.
+func (c connection) Close() error {
+	c.Conn.Close()
+	return nil
 }
 
-// behind are the replicas that do not have what the others have.
-func behind(info *jetstream.StreamInfo) (peers []*jetstream.PeerInfo) {
-	if info.Cluster == nil {
+// jetStream is the API of the target's domain.
+func (t *target) jetStream(nc *nats.Conn) (jetstream.JetStream, error) {
+	switch {
+	case t.domain != "" && t.apiPrefix != "":
+		return nil, errors.New("a JetStream domain and an API prefix: only one of them can be")
+	case t.domain != "":
+		return jetstream.NewWithDomain(nc, t.domain)
+	case t.apiPrefix != "":
+		return jetstream.NewWithAPIPrefix(nc, t.apiPrefix)
+	}
+	return jetstream.New(nc)
+}
+
+// target is what a URL says.
+type target struct {
+	bucket, key string
+	create      *jetstream.KeyValueConfig // nil: the bucket is there
+
+	servers []string
+	login
+	secure            bool // the connection must be encrypted
+	domain, apiPrefix string
+
+	again func() (*target, error) // reads the context again; nil: there is none
+}
+
+// parse reads a URL. It does no I/O but for the files that it names.
+func parse(u *url.URL) (*target, error) {
+	if u.Scheme != "nats" {
+		return nil, fmt.Errorf("the scheme is %q, want nats", u.Scheme)
+	}
+	if u.Opaque != "" {
+		return nil, errors.New("want nats://host:port/bucket/key?parameter=value")
+	}
+	t := &target{}
+	var found bool
+	if t.bucket, t.key, found = strings.Cut(strings.TrimPrefix(u.Path, "/"), "/"); !found || t.bucket == "" || t.key == "" {
+		return nil, fmt.Errorf("the path is %q, want /bucket/key", u.Path)
+	}
+	p, err := store.ParseParams(u)
+	if err != nil {
+		return nil, err
+	}
+	if u.Host != "" {
+		t.servers = append(t.servers, "nats://"+u.Host)
+	}
+	for _, host := range p.Strings("server") {
+		t.servers = append(t.servers, "nats://"+host)
+	}
+	t.creds, t.nkey = p.String("creds"), p.String("nkey")
+	var files store.TLSFiles
+	t.secure, files = p.TLS()
+	t.ca, t.cert, t.certKey = files.CA, files.Cert, files.Key
+	t.inboxPrefix, t.domain = p.String("inbox_prefix"), p.String("domain")
+	if password, both := u.User.Password(); both {
+		t.user, t.password = u.User.Username(), password
+	} else {
+		t.token = u.User.Username()
+	}
+	saved := p.String("context")
+	t.bucketParameters(p)
+	if err := p.Rest(); err != nil {
+		return nil, err
+	}
+	if saved != "" {
+		said := *t
+		again := func() (*target, error) { t := said; return &t, t.fromContext(saved) }
+		if t, err = again(); err != nil {
+			return nil, err
+		}
+		t.again = again
+	}
+	if len(t.servers) == 0 {
+		return nil, errors.New("no host: name one, or a context")
+	}
+	return t, nil
+}
+
+// bucketParameters reads those that say how to make the bucket.
+func (t *target) bucketParameters(p *store.Params) {
+	create, replicas, storage, description := p.Bool("create"), p.Int("replicas", 1, 5), p.OneOf("storage", "file", "memory"), p.String("description")
+	if !create {
+		if replicas != 0 || storage+description != "" {
+			p.Wrong("replicas, storage and description are for a bucket to be made: give create=true as well")
+		}
+		return
+	}
+	t.create = &jetstream.KeyValueConfig{Replicas: max(replicas, 1), Description: description}
+	if storage == "memory" {
+		t.create.Storage = jetstream.MemoryStorage
+	}
+}
+
+// fromContext fills in what t does not say itself from a saved context of the
+// nats command line: ~/.config/nats/context/NAME.json.
+//
+// A context may ask for more than is read here. Such a one is refused: leaving
+// out half of what somebody wrote about how to connect would connect elsewhere,
+// or as somebody else.
+func (t *target) fromContext(name string) error {
+	file, err := contextFile(name)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("context %q: %w", name, err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return fmt.Errorf("context %q: %s: %w", name, file, err)
+	}
+	take := func(field string) string {
+		s, _ := fields[field].(string)
+		delete(fields, field)
+		return s
+	}
+	servers := take("url")
+	if len(t.servers) == 0 && servers != "" {
+		t.servers = strings.Split(servers, ",")
+	}
+	saved := login{
+		creds: home(take("creds")), nkey: home(take("nkey")),
+		ca: home(take("ca")), cert: home(take("cert")), certKey: home(take("key")),
+		user: take("user"), password: take("password"), token: take("token"),
+	}
+	if t.creds+t.nkey+t.user+t.token != "" { // the URL says as whom
+		saved.creds, saved.nkey, saved.user, saved.password, saved.token = t.creds, t.nkey, t.user, t.password, t.token
+	}
+	saved.ca = cmp.Or(t.ca, saved.ca)
+	if t.cert != "" {
+		saved.cert, saved.certKey = t.cert, t.certKey
+	}
+	saved.inboxPrefix = cmp.Or(t.inboxPrefix, take("inbox_prefix"))
+	t.login = saved
+	domain, prefix := take("jetstream_domain"), take("jetstream_api_prefix")
+	if t.domain == "" {
+		t.domain, t.apiPrefix = domain, prefix
+	}
+	return onlyEmpty(name, fields)
+}
+
+// onlyEmpty refuses fields that are set and were not read. Those that only
+// describe the context are let pass.
+func onlyEmpty(name string, fields map[string]any) error {
+	var more []string
+	for field, v := range fields {
+		switch field {
+		case "description", "jetstream_event_prefix", "color_scheme":
+			continue
+		}
+		if v != nil && v != "" && v != false && v != 0.0 {
+			more = append(more, field)
+		}
+	}
+	if len(more) == 0 {
 		return nil
 	}
-	for _, p := range info.Cluster.Replicas {
-		if p.Offline || !p.Current {
-			peers = append(peers, p)
+	slices.Sort(more)
+	return fmt.Errorf("context %q has %s, which this library does not know: make the connection yourself, and use NewDecider", name, strings.Join(more, ", "))
+}
+
+// contextFile is where the nats command line keeps a context.
+func contextFile(name string) (string, error) {
+	if name != filepath.Base(name) || name == "." || name == ".." {
+		return "", fmt.Errorf("context %q: no name of a context", name)
+	}
+	dir := os.Getenv("XDG_CONFIG_HOME")
+	if dir == "" {
+		if dir = home("~/.config"); !filepath.IsAbs(dir) {
+			return "", errors.New("context: there is no home directory")
 		}
 	}
-	return peers
+	return filepath.Join(dir, "nats", "context", name+".json"), nil
+}
+
+// home replaces a leading ~ by the home directory.
+func home(path string) string {
+	rest, tilde := strings.CutPrefix(path, "~/")
+	dir, err := os.UserHomeDir()
+	if !tilde || err != nil {
+		return path
+	}
+	return filepath.Join(dir, rest)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"go.uber.org/goleak"
@@ -49,9 +50,7 @@ func TestProcesses(t *testing.T) {
 
 // as returns the credentials of one of versitygw's accounts.
 func as(account string) aws.CredentialsProvider {
-	return aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-		return aws.Credentials{AccessKeyID: account, SecretAccessKey: account + "-secret"}, nil
-	})
+	return credentials.NewStaticCredentialsProvider(account, account+"-secret", "")
 }
 
 // newClient returns a client of its own, with connections of its own.
@@ -120,7 +119,7 @@ func TestServers(t *testing.T) {
 }
 
 func conformance(t *testing.T, endpoint string) {
-	conforms(t, endpoint, newBucket(t, newClient(t, endpoint)), nil)
+	conforms(t, endpoint, newBucket(t, newClient(t, endpoint)))
 }
 
 // Each write leaves a version behind, and no more.
@@ -132,16 +131,16 @@ func versionedBucket(t *testing.T, endpoint string) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	conforms(t, endpoint, bucket, nil)
+	conforms(t, endpoint, bucket)
 }
 
 // conforms runs the suite in a bucket.
-func conforms(t *testing.T, endpoint, bucket string, o *s3.Options) {
+func conforms(t *testing.T, endpoint, bucket string) {
 	var elections atomic.Int64
 	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
 		key := fmt.Sprintf("team/%d ü+", elections.Add(1))
 		return func() leaderelection.RaceDecider {
-			return s3.NewDecider(newClient(t, endpoint), bucket, key, o)
+			return s3.NewDecider(newClient(t, endpoint), bucket, key, nil)
 		}
 	}, nil)
 }
@@ -235,18 +234,9 @@ func TestDeafNobodyLeads(t *testing.T) {
 func TestAbandonedConnection(t *testing.T) {
 	stores.AWSAlone(t, "root", "root-secret")
 	server := fakes3.Serve(t)
-	bucket, err := http.NewRequestWithContext(t.Context(), http.MethodPut, server+"/elections", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := http.DefaultClient.Do(bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made.Body.Close()
-	http.DefaultClient.CloseIdleConnections()
+	bucket := newBucket(t, newClient(t, server))
 	relay := stores.NewRelay(t, stores.HTTP2Before(t, server))
-	d, err := open(t, "s3://elections/one?region=us-east-1&path_style=true&endpoint="+url.QueryEscape("https://"+relay.Addr))
+	d, err := open(t, "s3://"+bucket+"/one?region=us-east-1&path_style=true&endpoint="+url.QueryEscape("https://"+relay.Addr))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,8 @@
 //
 // # What is written where
 //
-// There is one object per election: the record as JSON, the same in every store, with the content
-// type application/json. Its version is its ETag. The ETag of ordinary objects is the MD5 of their
-// content, so equal bytes have equal ETags. No two records of an election are equal, because each
+// There is one object per election: the record as JSON, the same in every store. Its version is its
+// ETag, of ordinary objects the MD5 of the content. No two records of an election are equal: each
 // write raises the pair of election number and extension. An object of no bytes is damage, and is
 // left alone.
 //
@@ -25,12 +24,10 @@
 //
 // A PutObject with If-None-Match: * creates the object only if there is none. With If-Match it
 // replaces the object only while it has that ETag
-// (https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html). Of several
-// writes at once one succeeds. A refusal is 412, or 404 if the object was deleted. 409
-// ConditionalRequestConflict says that another request was under way, and that nothing was written.
-// It is reported as a lost race, since Amazon's advice (fetch the ETag, try again) is what follows
-// on one. Reads see all earlier writes
-// (https://docs.aws.amazon.com/AmazonS3/latest/userguide/Welcome.html#ConsistencyModel).
+// (https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html). A refusal is
+// 412, or 404 if the object was deleted. 409 ConditionalRequestConflict says that another request
+// was under way, and that nothing was written: it is reported as a lost race. Reads see all earlier
+// writes (https://docs.aws.amazon.com/AmazonS3/latest/userguide/Welcome.html#ConsistencyModel).
 //
 // An acknowledged write is stored in several zones (one, in the One Zone classes). No setting loses
 // it within the bucket. Replication to a bucket in another region is asynchronous, so all
@@ -40,15 +37,12 @@
 //
 // # Servers that only look like S3
 //
-// If a server ignored If-Match or If-None-Match, every write would succeed, and every candidate
-// would lead. So if the client has an endpoint, a Decider tests the server with its first write.
-// The server must then refuse two more writes of the same content: one on the condition that there
-// is no object, one with an ETag that no object has. A server that accepts one of them is refused
-// for good.
+// A server that ignored If-Match or If-None-Match would let everybody lead. So if the client has an
+// endpoint, a Decider tests the server with its first write: the server must then refuse two more
+// writes of the same content, whose conditions do not hold. Otherwise it is refused for good.
 //
-// This does not show that the server decides and writes in one step. Call VerifyConditionalWrites
-// before you trust a server that is not Amazon's, and after each of its upgrades. What is known of
-// servers:
+// That it decides and writes in one step is for VerifyConditionalWrites to show: call it before you
+// trust a server that is not Amazon's, and after each of its upgrades. What is known of servers:
 //
 //   - versitygw v1.8.0: sound; this package's tests run on it. One of its responses may have the
 //     ETag of one version and the content of the next.
@@ -81,9 +75,9 @@
 //
 // Under SSE-KMS, in directory buckets, and with Options.OpaqueETags, the ETag is something else.
 // Each write is then read back. Under SSE-KMS a read counts as it is. In the other two cases it is
-// repeated until two in a row have the same ETag: the second's content is then of
-// that version or newer. Let no cache stand in front of such buckets: nothing would show that it
-// joins an old content with the newest ETag.
+// repeated until two in a row have the same ETag: the second's content is then of that version or
+// newer. Let no cache stand in front of such buckets: nothing would show that it joins an old
+// content with the newest ETag.
 //
 // ETags are compared without their quotes, those of reads also without a weak prefix. They are sent
 // in quotes. Options.UnquotedETag is for servers that want them bare. Many servers refuse the CRC32
@@ -113,9 +107,8 @@
 // A bucket policy with the condition keys s3:if-match and s3:if-none-match can refuse all
 // unconditional writes.
 //
-// A policy can also demand a header of each write. Options have those for SSE-KMS, and name the
-// bucket's owner. For another, such as a tag or an ACL, wrap the client: the example of Client
-// does so. The ACL and the storage class are otherwise the bucket's defaults.
+// A policy can also demand a header of each write. For one that Options lack, such as a tag or an
+// ACL, wrap the client: the example of Client does so.
 //
 // # Costs
 //
@@ -149,18 +142,17 @@
 //
 // # Deadlines
 //
-// Each request is one attempt within its ctx. These requests do not use the client's own retries,
-// however you configured the client: the campaign retries, and finds out what became of a write
-// whose response was lost.
+// Each request is one attempt within its ctx. The client's own retries are not used: the campaign
+// retries, and finds out what became of a write whose response was lost.
 //
 // A PutObject that is given up still happens as a whole or not at all, perhaps later. What a read
 // shows is stored for good. An upload that is cut off makes no object.
 //
 // # Connections that die silently
 //
-// A NAT, a firewall or a load balancer may forget a connection without telling anyone. Open's
-// client uses HTTP/1: a call that is given up closes its connection, and the next call makes a new
-// one. With HTTP/2 all calls share one connection, so the next call is lost as well. In a client of
-// your own, ping: set the http.Transport's HTTP2.SendPingTimeout and HTTP2.PingTimeout to one or
-// two seconds, by WithTransportOptions of the SDK's awshttp.BuildableClient.
+// A NAT or a firewall may forget a connection without telling anyone. Open's client uses HTTP/1: a
+// call that is given up closes its connection. With HTTP/2 all calls share one, so the next is lost
+// as well. In a client of your own, set the http.Transport's HTTP2.SendPingTimeout and
+// HTTP2.PingTimeout to one or two seconds, by WithTransportOptions of the SDK's
+// awshttp.BuildableClient.
 package s3

@@ -21,6 +21,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/awstest"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/stores/fakes3"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
@@ -30,16 +31,13 @@ var first = leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnati
 
 // The delete marker of a versioned bucket shows that there was an object.
 func TestDeleteMarker(t *testing.T) {
-	for marked, client := range map[bool]*awss3.Client{
-		false: like(t, func(w http.ResponseWriter, r *http.Request, server http.Handler) { server.ServeHTTP(w, r) }),
-		true: like(t, func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-			if _, there := exists(r, server); !there && r.Method == http.MethodGet {
+	for _, marked := range []bool{false, true} {
+		d := s3.NewDecider(like(t, func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			if _, there := exists(r, server); marked && !there && r.Method == http.MethodGet {
 				w.Header().Set("X-Amz-Delete-Marker", "true")
 			}
 			server.ServeHTTP(w, r)
-		}),
-	} {
-		d := s3.NewDecider(client, "elections", "one", nil)
+		}), "elections", "one", nil)
 		e, err := d.ReadCurrent(t.Context())
 		if err != nil || !e.Vacant() || e.ElectionNumber != leaderelection.NoElections || e.Emptied != marked {
 			t.Errorf("%+v, %v; want Emptied %v", e, err, marked)
@@ -94,11 +92,8 @@ func deleted(t *testing.T, endpoint string) {
 		t.Fatal(err)
 	}
 	feedtest.Lost(t, feedtest.WriteError(t, d, 1, token))
-	vacant := feedtest.Read(t, d)
-	if !vacant.Vacant() || vacant.ElectionNumber != leaderelection.NoElections {
-		t.Fatalf("ReadCurrent = %+v", vacant)
-	}
-	feedtest.Write(t, d, 1, vacant.Token)
+	feedtest.Reads(t, d, 0)
+	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
 }
 
 func contentOf(t *testing.T, client *awss3.Client, bucket, key string) string {
@@ -108,11 +103,11 @@ func contentOf(t *testing.T, client *awss3.Client, bucket, key string) string {
 		t.Fatal(err)
 	}
 	defer out.Body.Close()
-	var b strings.Builder
-	if _, err := io.Copy(&b, out.Body); err != nil {
+	content, err := io.ReadAll(out.Body)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return b.String()
+	return string(content)
 }
 
 func wrongPlace(t *testing.T, endpoint string) {
@@ -140,10 +135,7 @@ func wrongCredentials(t *testing.T, endpoint string) {
 	feedtest.Refuses(t, with("nobody"), "credentials")
 	feedtest.Refuses(t, with("root", func(o *awss3.Options) { o.Region = "eu-central-1" }), "region")
 	feedtest.EndsCampaign(t, with("guest"))
-	e, err := s3.NewDecider(newClient(t, endpoint), bucket, "one", nil).ReadCurrent(t.Context())
-	if err != nil || e.ElectionNumber != leaderelection.NoElections {
-		t.Errorf("something was written: %+v, %v", e, err)
-	}
+	feedtest.Reads(t, s3.NewDecider(newClient(t, endpoint), bucket, "one", nil), 0) // nothing was written
 }
 
 // What the service answers, whatever the emulators do.
@@ -252,21 +244,22 @@ func TestNoCredentials(t *testing.T) {
 	}
 }
 
-// What the options ask for is in each request that can have it.
+// What the parameters of an address, and so the options, ask for is in each request that can have it.
 func TestOptionsAreSent(t *testing.T) {
+	stores.AWSAlone(t, "root", "root-secret")
+	h := fakes3.Handler()
+	createBucket(t, h, "elections")
 	sent := map[string]*http.Request{}
 	var mu sync.Mutex
-	client := like(t, func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		sent[r.Method] = r.Clone(r.Context())
 		mu.Unlock()
-		server.ServeHTTP(w, r)
-	})
-	d := s3.NewDecider(client, "elections", "one", &s3.Options{
-		ServerSideEncryption: "aws:kms", SSEKMSKeyID: "key-1", ExpectedBucketOwner: "123456789012", ChecksumAlgorithm: "CRC32",
-		Metadata: map[string]string{"team": "a b"},
-	})
-	if err := d.VerifyConditionalWrites(t.Context()); err != nil {
+		h.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	if _, err := open(t, "s3://elections/one?verify=true&region=here&path_style=true&bucket_owner=123456789012&metadata=team=a%20b"+
+		"&sse=aws:kms&sse_kms_key_id=key-1&checksum=CRC32&endpoint="+server.URL); err != nil {
 		t.Fatal(err)
 	}
 	for _, method := range []string{http.MethodPut, http.MethodGet, http.MethodDelete} {
@@ -334,27 +327,6 @@ func TestAccessPoint(t *testing.T) {
 	}
 }
 
-// The requests have the settings of the URL.
-func TestOpenAsks(t *testing.T) {
-	stores.AWSAlone(t, "root", "root-secret")
-	var sent *http.Request
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		sent = r
-		failWith(w, http.StatusNotFound, "NoSuchKey")
-	}))
-	defer server.Close()
-	d, err := open(t, "s3://elections/one?region=here&path_style=true&bucket_owner=123456789012&metadata=team=a&sse=aws:kms&endpoint="+server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = d.WriteEntry(t.Context(), &first)
-	for name, want := range map[string]string{"Expected-Bucket-Owner": "123456789012", "Meta-Team": "a", "Server-Side-Encryption": "aws:kms"} {
-		if got := sent.Header.Get("X-Amz-" + name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
-	}
-}
-
 func open(t *testing.T, address string) (*s3.Decider, error) {
 	t.Helper()
 	return feedtest.Open(t.Context(), s3.Open, address)
@@ -399,4 +371,29 @@ func TestRenewedCredentials(t *testing.T) {
 		func(w http.ResponseWriter, _ *http.Request) { failWith(w, http.StatusNotFound, "NoSuchKey") },
 		func(w http.ResponseWriter, code string) { failWith(w, http.StatusForbidden, code) },
 		"ExpiredToken", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied")
+}
+
+// Only the answers of a real bucket say that a rule deletes the record, that it is a copy, or that
+// it is copied.
+func TestDurability(t *testing.T) {
+	for header, words := range map[string][]string{
+		"": nil,
+		`X-Amz-Expiration: expiry-date="Fri, 27 Nov 2026 00:00:00 GMT", rule-id="all"`: {"lifecycle rule deletes"},
+		"X-Amz-Replication-Status: REPLICA":                                            {"it is a copy"},
+		"X-Amz-Replication-Status: PENDING":                                            {"is replicated to another"},
+		"X-Amz-Replication-Status: COMPLETED":                                          {"is replicated to another"},
+	} {
+		d := s3.NewDecider(like(t, func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			if name, value, is := strings.Cut(header, ": "); is && r.Method == http.MethodGet {
+				w.Header().Set(name, value)
+			}
+			server.ServeHTTP(w, r)
+		}), "elections", "one", nil)
+		if _, err := d.Durability(t.Context()); err == nil || !strings.Contains(err.Error(), "no record yet") {
+			t.Errorf("%s: before anybody has led: %v", header, err)
+		}
+		feedtest.Write(t, d, 1, nil)
+		feedtest.Examines(t, d, words...)
+		feedtest.Reads(t, d, 1)
+	}
 }

@@ -4,11 +4,13 @@ package s3_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
@@ -25,6 +28,7 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/stores/fakes3"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
 
 // The servers here are made to differ from Amazon's as servers that
@@ -77,6 +81,19 @@ func exists(r *http.Request, server http.Handler) (etag string, there bool) {
 
 func bareETag(etag string) string { return strings.Trim(etag, `"`) }
 
+func sameETag(etag string) string { return etag }
+
+// quoting is a server that takes If-Match with quotes only, or only without, and changes its ETags.
+func quoting(quotes bool, change func(string) string) quirk {
+	return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+		if m := r.Header.Get("If-Match"); m != "" && strings.Contains(m, `"`) != quotes {
+			failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
+			return
+		}
+		changed(w, r, server, change)
+	}
+}
+
 // Servers that honour conditions in their own way.
 func TestLikesThatConform(t *testing.T) {
 	stores.Nightly(t, "the suite once more")
@@ -85,21 +102,9 @@ func TestLikesThatConform(t *testing.T) {
 		o s3.Options
 	}{
 		// Some servers compare If-Match as a string with an ETag that has no quotes.
-		"BareETags": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-			if m := r.Header.Get("If-Match"); m != "" && strings.Contains(m, `"`) {
-				failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
-				return
-			}
-			changed(w, r, server, bareETag)
-		}, s3.Options{UnquotedETag: true}},
+		"BareETags": {quoting(false, bareETag), s3.Options{UnquotedETag: true}},
 		// Others leave the quotes out of their answers and want them in requests.
-		"BareETagsInAnswers": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-			if m := r.Header.Get("If-Match"); m != "" && !strings.Contains(m, `"`) {
-				failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
-				return
-			}
-			changed(w, r, server, bareETag)
-		}, s3.Options{}},
+		"BareETagsInAnswers": {quoting(true, bareETag), s3.Options{}},
 		// A proxy that compresses makes ETags weak, but only of reads.
 		"WeakETags": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
 			changed(w, r, server, func(etag string) string {
@@ -149,15 +154,6 @@ func noTrailers(w http.ResponseWriter, r *http.Request, server http.Handler) {
 	server.ServeHTTP(w, r)
 }
 
-// Without which the test above would show nothing.
-func TestSDKSendsChecksumsByItself(t *testing.T) {
-	bucket, key := "elections", "other"
-	_, err := like(t, noTrailers).PutObject(t.Context(), &awss3.PutObjectInput{Bucket: &bucket, Key: &key, Body: strings.NewReader("x")})
-	if err == nil || !strings.Contains(err.Error(), "NotImplemented") {
-		t.Errorf("a PutObject of the SDK's own: %v, want a refusal", err)
-	}
-}
-
 // Servers on which no election can be held must be found out.
 func TestLikesThatDoNot(t *testing.T) {
 	without := func(header string) quirk {
@@ -188,25 +184,11 @@ func TestLikesThatDoNot(t *testing.T) {
 			}
 			changed(w, r, server, func(string) string { return `"constant"` })
 		}, "no versions"},
-		"NoETags": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-			changed(w, r, server, func(string) string { return "" })
-		}, "no ETag"},
-		"NoMD5s":     {rotated, "set OpaqueETags"},
-		"StaleReads": {staleReads(), "reads are stale"},
-		"NoConditions": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-			if r.Header.Get("If-Match") != "" || r.Header.Get("If-None-Match") != "" {
-				failWith(w, http.StatusNotImplemented, "NotImplemented")
-				return
-			}
-			server.ServeHTTP(w, r)
-		}, "conditional writes"},
-		"WantsBareETags": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
-			if strings.Contains(r.Header.Get("If-Match"), `"`) {
-				failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
-				return
-			}
-			server.ServeHTTP(w, r)
-		}, "UnquotedETag"},
+		"NoETags":        {quoting(true, func(string) string { return "" }), "no ETag"},
+		"NoMD5s":         {rotated, "set OpaqueETags"},
+		"StaleReads":     {staleReads(), "reads are stale"},
+		"NoConditions":   {refusing(func(*http.Request) bool { return true }, http.StatusNotImplemented, "NotImplemented", "no conditions"), "conditional writes"},
+		"WantsBareETags": {quoting(false, sameETag), "UnquotedETag"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -295,7 +277,7 @@ func TestOneWriteASecond(t *testing.T) {
 // older than the ETag that came with it would be overwritten unseen.
 func TestReadOfTwoVersions(t *testing.T) {
 	for name, etag := range map[string]func(string) string{
-		"MD5s":   func(s string) string { return s },
+		"MD5s":   sameETag,
 		"others": func(s string) string { return strings.Map(rotate, s) },
 	} {
 		o := &s3.Options{OpaqueETags: name == "others"}
@@ -325,19 +307,12 @@ func TestReadOfTwoVersions(t *testing.T) {
 						answer(w, before)
 					})
 					leader, other := s3.NewDecider(client, "elections", "k", o), s3.NewDecider(client, "elections", "k", o)
-					write := func(d *s3.Decider, e leaderelection.RaceEntry) error {
-						_, err := d.WriteEntry(t.Context(), &e)
-						return err
-					}
-					first := leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, TermExpiry: time.Now().Add(time.Minute)}
-					if err := write(leader, first); err != nil {
-						t.Fatal(err)
-					}
+					feedtest.Write(t, leader, 1, nil)
 					e := feedtest.Read(t, leader)
 					gets = 0
 					between = func() {
 						e.LeaderID, e.ElectionNumber = "b", 2
-						if err := write(leader, *e); err != nil {
+						if _, err := leader.WriteEntry(t.Context(), e); err != nil {
 							t.Error(err)
 						}
 					}
@@ -345,7 +320,7 @@ func TestReadOfTwoVersions(t *testing.T) {
 					between = nil
 					claim := *seen
 					claim.LeaderID, claim.ElectionNumber = "c", seen.ElectionNumber+1
-					if err := write(other, claim); seen.LeaderID != "b" && err == nil && e.LeaderID == "b" {
+					if _, err := other.WriteEntry(t.Context(), &claim); seen.LeaderID != "b" && err == nil && e.LeaderID == "b" {
 						t.Errorf("the record of b was replaced unseen, by a token that came with that of %s", seen.LeaderID)
 					}
 				})
@@ -383,9 +358,7 @@ func TestReadsOfTwoVersionsOnly(t *testing.T) {
 		})
 	})
 	d := s3.NewDecider(client, "elections", "k", nil)
-	if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, TermExpiry: time.Now().Add(time.Minute)}); err != nil {
-		t.Fatal(err)
-	}
+	feedtest.Write(t, d, 1, nil)
 	feedtest.Passing(t, feedtest.ReadError(t, d), "does not fit its ETag")
 }
 
@@ -407,9 +380,8 @@ func refusing(so func(*http.Request) bool, status int, code, message string) qui
 			return
 		}
 		w.Header().Set("Content-Type", "application/xml")
-		w.Header().Set("X-Amz-Request-Id", "PEHTQHS7XPM30ZXH")
 		w.WriteHeader(status)
-		_, _ = w.Write([]byte(`<?xml version="1.0" encoding="UTF-8"?><Error><Code>` + code + `</Code><Message>` + message + `</Message></Error>`))
+		_, _ = io.WriteString(w, strings.Replace(refusal(status, code).Body, "said the server", message, 1))
 	}
 }
 
@@ -445,24 +417,89 @@ func TestChecksums(t *testing.T) {
 	}
 }
 
-// Directory buckets do not know Content-MD5.
-func TestNoMD5ForDirectoryBuckets(t *testing.T) {
-	for bucket, want := range map[string]bool{"elections": true, "elections--euc1-az1--x-s3": false} {
-		c := &noting{}
-		_, _ = s3.NewDecider(c, bucket, "one", nil).WriteEntry(t.Context(), &first)
-		if c.put == nil || (c.put.ContentMD5 != nil) != want {
-			t.Errorf("%s: %+v", bucket, c.put)
+// directory is a directory bucket, as Amazon documents them: each request but CreateSession has a
+// session's token, which lasts for some minutes; Content-MD5 is not known; ETags are random; and a
+// bucket that was not used for long answers 503 for a while.
+type directory struct {
+	server http.Handler
+
+	mu       sync.Mutex
+	sleepy   int               // how many answers are 503 yet
+	sessions []string          // the tokens that count
+	etags    map[string]string // by those of the server
+}
+
+const bucketOfDirectory = "elections--use1-az4--x-s3"
+
+func (d *directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch _, session := r.URL.Query()["session"]; {
+	case !strings.HasPrefix(r.Host+r.URL.Host, bucketOfDirectory+".s3express-use1-az4.us-east-1.amazonaws.com"):
+		failWith(w, http.StatusBadRequest, "IncorrectEndpoint")
+		return
+	case session:
+		token := rand.Text()
+		d.sessions = append(d.sessions, token)
+		w.Header().Set("Content-Type", "application/xml")
+		fmt.Fprintf(w, "<CreateSessionResult><Credentials><SessionToken>%s</SessionToken><SecretAccessKey>s</SecretAccessKey><AccessKeyId>k</AccessKeyId><Expiration>%s</Expiration></Credentials></CreateSessionResult>",
+			token, time.Now().Add(5*time.Minute).UTC().Format(time.RFC3339))
+		return
+	case !slices.Contains(d.sessions, r.Header.Get("X-Amz-S3session-Token")):
+		failWith(w, http.StatusForbidden, "AccessDenied")
+		return
+	case r.Header.Get("Content-MD5") != "":
+		failWith(w, http.StatusNotImplemented, "NotImplemented")
+		return
+	}
+	if d.sleepy > 0 {
+		d.sleepy--
+		failWith(w, http.StatusServiceUnavailable, "ServiceUnavailable")
+		return
+	}
+	for own, random := range d.etags {
+		if r.Header.Get("If-Match") == random {
+			r.Header.Set("If-Match", own)
 		}
 	}
+	r.URL.Path = "/elections" + r.URL.Path // as the server here has it
+	a := httptest.NewRecorder()
+	d.server.ServeHTTP(a, r)
+	if own := a.Header().Get("ETag"); own != "" {
+		if d.etags[own] == "" {
+			d.etags[own] = `"` + strings.ToLower(rand.Text()) + `"`
+		}
+		a.Header().Set("ETag", d.etags[own])
+	}
+	answer(w, a)
 }
 
-// noting notes what is to be put, and does not put it.
-type noting struct {
-	s3.Client
-	put *awss3.PutObjectInput
-}
-
-func (n *noting) PutObject(_ context.Context, in *awss3.PutObjectInput, _ ...func(*awss3.Options)) (*awss3.PutObjectOutput, error) {
-	n.put = in
-	return nil, errors.New("not now")
+// Elections in a directory bucket, by the client's own sessions and endpoints.
+func TestDirectoryBucket(t *testing.T) {
+	var elections atomic.Int64
+	newBucket := func(t testing.TB) (*directory, *awss3.Client) {
+		d := &directory{server: fakes3.Handler(), etags: map[string]string{}}
+		createBucket(t, d.server, "elections")
+		return d, awss3.New(awss3.Options{
+			Region: "us-east-1", Credentials: as("root"), HTTPClient: &http.Client{Transport: &httpfault.Transport{Handler: d}},
+			RequestChecksumCalculation: aws.RequestChecksumCalculationWhenSupported,
+		})
+	}
+	bucket, client := newBucket(t)
+	d := s3.NewDecider(client, bucketOfDirectory, "asleep", nil)
+	bucket.sleepy = 1
+	feedtest.Passing(t, feedtest.WriteError(t, d, 1, nil)) // the bucket is inactive
+	token := feedtest.Write(t, d, 1, nil)
+	feedtest.Examines(t, d, "one zone")
+	bucket.mu.Lock()
+	bucket.sessions = nil // as an administrator may end them
+	bucket.mu.Unlock()
+	if err := feedtest.WriteError(t, d, 2, token); err == nil {
+		t.Error("a session that was ended has written")
+	}
+	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
+		_, client := newBucket(t)
+		key := string(rune('a' + elections.Add(1)))
+		return func() leaderelection.RaceDecider { return s3.NewDecider(client, bucketOfDirectory, key, nil) }
+	}, &decidertest.Options{Rounds: 3})
 }

@@ -23,9 +23,8 @@ token (fence.ErrMalformed), or is of another election (fence.ErrOtherElection), 
 nothing. Correct it, or remove it, with "az storage blob metadata update", which replaces all of a
 blob's metadata.
 
-Everything that writes the blob must do so through the fence. A tool that replaces or deletes the
-blob removes the fence, and a deposed leader can then write again. Do not delete fenced blobs: write
-an empty blob instead.
+A tool that replaces or deletes the blob removes the fence, and a deposed leader can then write
+again: write through the fence alone, and in place of a delete write an empty blob.
 
 # What it rests on
 
@@ -33,8 +32,8 @@ A Put Blob with If-Match happens only if the blob's ETag is the one that was see
 fails with 412. With If-None-Match: * it happens only if there is no blob. Otherwise it fails with
 409
 (https://learn.microsoft.com/rest/api/storageservices/specifying-conditional-headers-for-blob-service-operations).
-Every write, even of metadata, makes a new ETag, and reads see the last write. A refused write
-leaves the blob as it is. If another write comes between the look and the write, Put repeats both.
+Every write, even of metadata, makes a new ETag, and reads see the last write. If another write
+comes between the look and the write, Put repeats both.
 
 A server that imitates Azure's API but takes no notice of conditions would keep nobody out. So if
 the account's URL is not of one of Azure's clouds, a Put or [Raise] that raises the fence first
@@ -57,8 +56,8 @@ looks at the blob for the write's own random text.
 
 The client retries temporary errors by its own rules. If it gives up before ctx ends, Put reads the
 blob once more, and returns nil if it finds its own write. fence.ErrStale is certain: the blob does
-not have your content, and will not get it. After any other error of the store, the write may have
-happened, or may still happen.
+not have your content, and will not get it. After any other error, the write may have happened, or
+may still happen.
 
 # Permissions and costs
 
@@ -70,10 +69,10 @@ twice. Put reads the content twice, for its MD5.
 
 # What becomes of fences
 
-The fence is part of the blob. If you delete the blob, the fence is gone. If you restore an older
-version (from soft deletion, versioning, a snapshot or a point in time), the older fence comes back.
-Leaders deposed since then can then write the blob again. After either, let the leader in office
-write the blob, or call [Raise], before anything relies on it.
+The fence is part of the blob, and goes with it. If you restore an older version (from soft
+deletion, versioning, a snapshot or a point in time), the older fence comes back, and leaders
+deposed since then can write again. After either, let the leader in office write the blob, or call
+[Raise], before anything relies on it.
 
 A Put that you give up may still happen, as a whole or not at all, perhaps later.
 */
@@ -179,7 +178,11 @@ func place(b *blockblob.Client) string {
 	if err != nil {
 		return "the blob"
 	}
-	return parts.Scheme + "://" + parts.Host + parts.IPEndpointStyleInfo.AccountName + "/" + parts.ContainerName + "/" + parts.BlobName
+	at := parts.Host
+	if account := parts.IPEndpointStyleInfo.AccountName; account != "" { // as an emulator has it
+		at += "/" + account
+	}
+	return parts.Scheme + "://" + at + "/" + parts.ContainerName + "/" + parts.BlobName
 }
 
 func fenced(b *blockblob.Client) object.Object {

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
 	"log"
 	"net/http"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -25,6 +28,20 @@ import (
 )
 
 func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+
+type attributes = map[string]types.AttributeValue
+
+func key(id string) attributes { return attributes{"id": text(id)} }
+
+// got is the item as it is now, or nil.
+func got(t *testing.T, client *dynamodb.Client, table *string, id string) attributes {
+	t.Helper()
+	out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: table, Key: key(id), ConsistentRead: aws.Bool(true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Item
+}
 
 func newClient(endpoint string, rt http.RoundTripper) *dynamodb.Client {
 	return dynamodb.New(dynamodb.Options{
@@ -63,53 +80,41 @@ func fences(t *testing.T, endpoint string, local bool) {
 	if err := fencedynamo.Verify(t.Context(), client, *table, "fence"); err != nil {
 		t.Error(err)
 	}
-	key := map[string]types.AttributeValue{"id": text("7")}
-	put := func(token fence.Token, state string) error {
-		in := &dynamodb.PutItemInput{TableName: table, Item: map[string]types.AttributeValue{"id": text("7"), "state": text(state)}}
-		_, err := fencedynamo.Put(t.Context(), client, token, in, "fence")
+	put := func(number uint64, state string) error {
+		in := &dynamodb.PutItemInput{TableName: table, Item: attributes{"id": text("7"), "state": text(state)}}
+		_, err := fencedynamo.Put(t.Context(), client, fencetest.Orders(number), in, "fence")
 		return err
 	}
-	update := func(token fence.Token, state, expression string) error {
-		in := &dynamodb.UpdateItemInput{TableName: table, Key: key, UpdateExpression: &expression, ConditionExpression: aws.String("attribute_exists(id)"),
-			ExpressionAttributeNames: map[string]string{"#s": "state"}, ExpressionAttributeValues: map[string]types.AttributeValue{":s": text(state)}}
-		if !strings.Contains(expression, ":s") {
-			in.ExpressionAttributeValues = nil
+	update := func(number uint64, expression string) error {
+		in := &dynamodb.UpdateItemInput{TableName: table, Key: key("7"), UpdateExpression: &expression, ConditionExpression: aws.String("attribute_exists(id)")}
+		if strings.Contains(expression, ":s") {
+			in.ExpressionAttributeValues = attributes{":s": text(expression)}
 		}
-		if !strings.Contains(expression, "#s") {
-			in.ExpressionAttributeNames = nil
+		if strings.Contains(expression, "#s") {
+			in.ExpressionAttributeNames = map[string]string{"#s": "state"}
 		}
-		_, err := fencedynamo.Update(t.Context(), client, token, in, "fence")
+		_, err := fencedynamo.Update(t.Context(), client, fencetest.Orders(number), in, "fence")
 		return err
 	}
-	for i, c := range []struct {
-		err  error
-		want error
-	}{
-		{put(fencetest.Orders(9), "a"), nil}, {put(fencetest.Orders(9), "b"), nil}, {put(fencetest.Orders(8), "c"), stale(local)},
-		{put(fencetest.Orders(10), "d"), nil}, {put(fencetest.Orders(0), "e"), fence.ErrNoToken},
-		{update(fencetest.Orders(9), "f", "SET #s = :s"), stale(local)}, {update(fencetest.Orders(11), "g", "SET #s = :s"), nil},
-		{put(fencetest.Orders(10), "h"), stale(local)}, {update(fencetest.Orders(12), "", "REMOVE #s"), nil}, {put(fencetest.Orders(11), "i"), stale(local)},
+	for i, c := range []struct{ err, want error }{
+		{put(9, "a"), nil}, {put(9, "b"), nil}, {put(8, "c"), stale(local)}, {put(10, "d"), nil}, {put(0, "e"), fence.ErrNoToken},
+		{update(9, "SET #s = :s"), stale(local)}, {update(11, "SET #s = :s"), nil}, {put(10, "h"), stale(local)},
+		{update(12, "REMOVE #s"), nil}, {put(11, "i"), stale(local)},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%d: %v, want %v", i, c.err, c.want)
 		}
 	}
-	item, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: table, Key: key, ConsistentRead: aws.Bool(true)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, _ := item.Item["fence"].(*types.AttributeValueMemberN); n == nil || n.Value != "12" || item.Item["state"] != nil {
-		t.Errorf("the item is %v", item.Item)
+	is := got(t, client, table, "7")
+	if n, _ := is["fence"].(*types.AttributeValueMemberN); n == nil || n.Value != "12" || is["state"] != nil {
+		t.Errorf("the item is %v", is)
 	}
 	for i, expression := range []string{
 		"SET #s = :s", "set #s = :s", " Set\t#s = :s", "\n SET\n#s=:s", "REMOVE spare7 SET #s = :s", "remove spare7\nset #s = :s", "REMOVE spare7", "",
 	} {
-		token := fencetest.Orders(uint64(20 + i))
-		if err := update(token, expression, expression); err != nil {
-			t.Errorf("%q: %v", expression, err)
-		}
-		if err := update(fencetest.Orders(uint64(19+i)), "late", expression); !errors.Is(err, stale(local)) {
-			t.Errorf("%q under an older token: %v", expression, err)
+		n := uint64(20 + i)
+		if now, late := update(n, expression), update(n-1, expression); now != nil || !errors.Is(late, stale(local)) {
+			t.Errorf("%q: %v, and under an older token: %v", expression, now, late)
 		}
 	}
 	t.Run("Deletes", func(t *testing.T) { deletes(t, client, table, local) })
@@ -121,15 +126,14 @@ func fences(t *testing.T, endpoint string, local bool) {
 			continue // an answer that DynamoDB gave once has all that it could have
 		}
 		liar.Tell(&lie)
-		if err := put(fencetest.Orders(99), "lie"); err == nil || errors.Is(err, fence.ErrStale) || liar.Told() == 0 {
-			t.Errorf("%s: %v", lie.Name, err)
-		}
-		if err := update(fencetest.Orders(99), "lie", "SET #s = :s"); err == nil || errors.Is(err, fence.ErrStale) {
-			t.Errorf("%s: %v", lie.Name, err)
+		for what, err := range map[string]error{"put": put(99, "lie"), "update": update(99, "SET #s = :s")} {
+			if err == nil || errors.Is(err, fence.ErrStale) || liar.Told() < 2 {
+				t.Errorf("%s, %s: %v", lie.Name, what, err)
+			}
 		}
 		liar.Tell(nil)
 	}
-	if err := put(fencetest.Orders(98), "no lie"); err != nil {
+	if err := put(98, "no lie"); err != nil {
 		t.Errorf("a lie was written: %v", err)
 	}
 	if _, err := fencedynamo.Put(t.Context(), client, fencetest.Orders(1), &dynamodb.PutItemInput{}, ""); err == nil {
@@ -139,18 +143,15 @@ func fences(t *testing.T, endpoint string, local bool) {
 
 // Several items behind a fence that is an item of its own.
 func transaction(t *testing.T, client *dynamodb.Client, table *string) {
-	write := func(token fence.Token, state string) error {
-		in := &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
-			{Put: &types.Put{TableName: table, Item: map[string]types.AttributeValue{"id": text("one"), "state": text(state)}}},
-		}}
-		_, err := fencedynamo.Transact(t.Context(), client, token, in, "fence", &fencedynamo.TransactOptions{FenceTable: *table, FenceKey: map[string]types.AttributeValue{"id": text("the fence")}})
-		return err
-	}
 	for _, c := range []struct {
 		number uint64
 		want   error
 	}{{2, nil}, {2, nil}, {1, fence.ErrStale}, {3, nil}, {2, fence.ErrStale}} {
-		if err := write(fencetest.Orders(c.number), fmt.Sprint(c.number)); !errors.Is(err, c.want) {
+		in := &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
+			{Put: &types.Put{TableName: table, Item: attributes{"id": text("one"), "state": text(fmt.Sprint(c.number))}}},
+		}}
+		o := &fencedynamo.TransactOptions{FenceTable: *table, FenceKey: key("the fence")}
+		if _, err := fencedynamo.Transact(t.Context(), client, fencetest.Orders(c.number), in, "fence", o); !errors.Is(err, c.want) {
 			t.Errorf("%d: %v, want %v", c.number, err, c.want)
 		}
 	}
@@ -167,21 +168,12 @@ func stale(local bool) error {
 // A delete under a fence, of items with a fence of their own, alone and in a transaction
 // with the other kinds of writes.
 func deletes(t *testing.T, client *dynamodb.Client, table *string, local bool) {
-	key := func(id string) map[string]types.AttributeValue {
-		return map[string]types.AttributeValue{"id": text(id)}
-	}
 	put := func(id string, number uint64) {
 		if _, err := fencedynamo.Put(t.Context(), client, fencetest.Orders(number), &dynamodb.PutItemInput{TableName: table, Item: key(id)}, "fence"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	there := func(id string) bool {
-		out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: table, Key: key(id), ConsistentRead: aws.Bool(true)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out.Item != nil
-	}
+	there := func(id string) bool { return got(t, client, table, id) != nil }
 	put("gone", 5)
 	for _, c := range []struct {
 		number uint64
@@ -224,7 +216,7 @@ func deletes(t *testing.T, client *dynamodb.Client, table *string, local bool) {
 
 // What can be no transaction under a fence is refused, and left as it is.
 func TestTransactionRefused(t *testing.T) {
-	token, key := fencetest.Orders(1), map[string]types.AttributeValue{"id": text("f")}
+	token, key := fencetest.Orders(1), key("f")
 	transact := func(items int, attribute string, opts *fencedynamo.TransactOptions) error {
 		in := &dynamodb.TransactWriteItemsInput{TransactItems: make([]types.TransactWriteItem, items)}
 		_, err := fencedynamo.Transact(t.Context(), &recorder{}, token, in, attribute, opts)
@@ -264,10 +256,10 @@ func TestNotTokens(t *testing.T) {
 // Something else than a fence may cancel a transaction, or refuse a write.
 func TestRefusedOtherwise(t *testing.T) {
 	token := fencetest.Orders(7)
-	item := func(fence string) map[string]types.AttributeValue {
-		return map[string]types.AttributeValue{"id": text("1"), "fence": &types.AttributeValueMemberN{Value: fence}}
+	item := func(fence string) attributes {
+		return attributes{"id": text("1"), "fence": &types.AttributeValueMemberN{Value: fence}}
 	}
-	of := func(code string, item map[string]types.AttributeValue) error {
+	of := func(code string, item attributes) error {
 		return fmt.Errorf("wrapped: %w", &types.TransactionCanceledException{CancellationReasons: []types.CancellationReason{{Code: aws.String("None")}, {}, {Code: &code, Item: item}}})
 	}
 	for name, c := range map[string]struct{ err, want error }{
@@ -311,6 +303,151 @@ func FuzzUpdate(f *testing.F) {
 	})
 }
 
+// recorder is a client that keeps what was sent.
+type recorder struct {
+	fencedynamo.Client
+	put         *dynamodb.PutItemInput
+	update      *dynamodb.UpdateItemInput
+	transaction *dynamodb.TransactWriteItemsInput
+	err         error
+}
+
+func (r *recorder) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	r.put = in
+	return nil, r.err
+}
+
+func (r *recorder) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	r.update = in
+	return nil, r.err
+}
+
+func (r *recorder) TransactWriteItems(_ context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
+	r.transaction = in
+	return nil, r.err
+}
+
+// The number joins the SET clause that there is, and no other word that looks like it.
+func TestTheNumberJoinsTheSetClause(t *testing.T) {
+	const ours = "#leaderelectionFence = :leaderelectionFence"
+	for was, want := range map[string]string{
+		"":                           "SET " + ours,
+		"SET a = b":                  "SET " + ours + ", a = b",
+		"REMOVE c set a = b":         "REMOVE c set " + ours + ", a = b",
+		"ADD #set :set SET y = :set": "ADD #set :set SET " + ours + ", y = :set",
+		"DELETE a.set :v SET y = z":  "DELETE a.set :v SET " + ours + ", y = z",
+		"ADD :set x":                 "SET " + ours + " ADD :set x",
+		"ADD reset :v":               "SET " + ours + " ADD reset :v",
+	} {
+		var sent recorder
+		_, err := fencedynamo.Update(t.Context(), &sent, fencetest.Orders(1), &dynamodb.UpdateItemInput{UpdateExpression: &was}, "fence")
+		if err != nil || *sent.update.UpdateExpression != want {
+			t.Errorf("%q becomes %q, want %q; %v", was, *sent.update.UpdateExpression, want, err)
+		}
+	}
+}
+
+// Each kind of write in a transaction keeps the number and has the condition, which a caller's own
+// condition does not weaken; and the maps and lists that the caller goes on using are as they were.
+func TestTransactionsKeepTheNumber(t *testing.T) {
+	number := types.AttributeValue(&types.AttributeValueMemberN{Value: "7"})
+	const fence = "(attribute_not_exists(#leaderelectionFence) OR #leaderelectionFence <= :leaderelectionFence)"
+	item := attributes{"id": text("1")}
+	names := map[string]string{"#a": "a"}
+	values := attributes{":a": text("x")}
+	now := func() string { return fmt.Sprint(item, names, values) }
+	was := now()
+	own := "#a = :a OR #a = :a"
+	spare := make([]types.TransactWriteItem, 4, 9)
+	spare[0].Put = &types.Put{Item: item, ConditionExpression: &own, ExpressionAttributeNames: names, ExpressionAttributeValues: values}
+	spare[1].Update = &types.Update{Key: item, ConditionExpression: &own, ExpressionAttributeNames: names, ExpressionAttributeValues: values}
+	spare[2].Delete = &types.Delete{Key: item, ConditionExpression: &own, ExpressionAttributeNames: names, ExpressionAttributeValues: values}
+	spare[3].ConditionCheck = &types.ConditionCheck{Key: item, ConditionExpression: &own, ExpressionAttributeNames: names, ExpressionAttributeValues: values}
+	in := &dynamodb.TransactWriteItemsInput{TransactItems: spare}
+	var sent recorder
+	if _, err := fencedynamo.Transact(t.Context(), &sent, fencetest.Orders(7), in, "fence", nil); err != nil {
+		t.Fatal(err)
+	}
+	got := sent.transaction.TransactItems
+	for i, c := range []*string{got[0].Put.ConditionExpression, got[1].Update.ConditionExpression, got[2].Delete.ConditionExpression, got[3].ConditionCheck.ConditionExpression} {
+		if want := fence + " AND (" + own + ")"; aws.ToString(c) != want {
+			t.Errorf("item %d: %q, want %q", i, aws.ToString(c), want)
+		}
+	}
+	if got := got[0].Put.Item["fence"]; !reflect.DeepEqual(got, number) {
+		t.Errorf("a Put in a transaction keeps %v", got)
+	}
+	if got := aws.ToString(got[1].Update.UpdateExpression); got != "SET #leaderelectionFence = :leaderelectionFence" {
+		t.Errorf("an Update in a transaction: %q", got)
+	}
+
+	put := &dynamodb.PutItemInput{Item: item, ExpressionAttributeNames: names, ExpressionAttributeValues: values}
+	if _, err := fencedynamo.Put(t.Context(), &sent, fencetest.Orders(7), put, "fence"); err != nil || !reflect.DeepEqual(sent.put.Item["fence"], number) {
+		t.Errorf("%v, %v", sent.put.Item, err)
+	}
+	if _, err := fencedynamo.Transact(t.Context(), &sent, fencetest.Orders(7), in, "fence", &fencedynamo.TransactOptions{FenceTable: "t", FenceKey: item}); err != nil || len(sent.transaction.TransactItems) != 5 {
+		t.Errorf("%d items, %v", len(sent.transaction.TransactItems), err)
+	}
+	if spare[:5][4].Update != nil || spare[1].Update.UpdateExpression != nil || *spare[0].Put.ConditionExpression != own || put.ConditionExpression != nil {
+		t.Error("the caller's input was changed")
+	}
+	if now() != was {
+		t.Errorf("the caller's maps are %s, were %s", now(), was)
+	}
+}
+
+// saying is a server with a table, and an answer to each other operation.
+type saying struct{ table, life, deleted string }
+
+func (s saying) RoundTrip(r *http.Request) (*http.Response, error) {
+	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	body, status := map[string]string{"DescribeTable": s.table, "DescribeTimeToLive": s.life, "DeleteItem": s.deleted}[operation], http.StatusOK
+	if strings.Contains(body, "__type") {
+		status = http.StatusBadRequest
+	}
+	h := http.Header{"Content-Type": {"application/x-amz-json-1.0"}, "X-Amzn-Requestid": {"1"}, "X-Amz-Crc32": {fmt.Sprint(crc32.ChecksumIEEE([]byte(body)))}}
+	return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Request: r}, nil
+}
+
+// Verify reports a table that cannot keep a fence, and accepts one that can.
+func TestVerify(t *testing.T) {
+	table := func(more, kind string) string {
+		return `{"Table":{"KeySchema":[{"AttributeName":"id","KeyType":"HASH"}],"AttributeDefinitions":[{"AttributeName":"id","AttributeType":"` + kind + `"}]` + more + `}}`
+	}
+	const (
+		refused = `{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","message":"no"}`
+		unknown = `{"__type":"com.amazonaws.dynamodb.v20120810#UnknownOperationException"}`
+		replica = `,"Replicas":[{"RegionName":"eu-west-1"}]`
+	)
+	life := func(attribute string) string {
+		return `{"TimeToLiveDescription":{"AttributeName":"` + attribute + `","TimeToLiveStatus":"ENABLED"}}`
+	}
+	for name, c := range map[string]struct {
+		saying
+		want string
+	}{
+		"sound":                  {saying{table("", "S"), `{}`, refused}, ""},
+		"a number as its key":    {saying{table("", "N"), `{}`, refused}, ""},
+		"bytes as its key":       {saying{table("", "B"), `{}`, refused}, ""},
+		"no time to live at all": {saying{table("", "S"), unknown, refused}, ""},
+		"other items expire":     {saying{table("", "S"), life("expires"), refused}, ""},
+		"the fence expires":      {saying{table("", "S"), life("fence"), refused}, "time to live"},
+		"global":                 {saying{table(replica, "S"), `{}`, refused}, "global table"},
+		"global, and eventual":   {saying{table(replica+`,"MultiRegionConsistency":"EVENTUAL"`, "S"), `{}`, refused}, "global table"},
+		"global, of 2017":        {saying{table(`,"GlobalTableVersion":"2017.11.29"`, "S"), `{}`, refused}, "global table"},
+		"global, and strong":     {saying{table(replica+`,"MultiRegionConsistency":"STRONG"`, "S"), `{}`, refused}, ""},
+		"deaf to conditions":     {saying{table("", "S"), `{}`, `{}`}, "takes no notice of conditions"},
+		"it does not say":        {saying{table("", "S"), `{}`, unknown}, "UnknownOperation"},
+		"no table in the answer": {saying{`{}`, `{}`, refused}, "does not describe"},
+		"it cannot be looked at": {saying{unknown, `{}`, refused}, "UnknownOperation"},
+	} {
+		err := fencedynamo.Verify(t.Context(), newClient("http://127.0.0.1:1", c.saying), "orders", "fence")
+		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `"orders"`)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
 // A whole write. Not run with the tests: it needs a table.
 func Example() {
 	ctx := context.Background()
@@ -320,7 +457,7 @@ func Example() {
 	}
 	client := dynamodb.NewFromConfig(cfg)
 	token := fence.Token{Election: "orders", Number: 7} // Gate.Token returns it
-	input := &dynamodb.PutItemInput{TableName: aws.String("orders"), Item: map[string]types.AttributeValue{
+	input := &dynamodb.PutItemInput{TableName: aws.String("orders"), Item: attributes{
 		"id": &types.AttributeValueMemberS{Value: "17"}, "state": &types.AttributeValueMemberS{Value: "sent"},
 	}}
 	if _, err = fencedynamo.Put(ctx, client, token, input, "fence"); errors.Is(err, fence.ErrStale) {

@@ -24,9 +24,8 @@ nothing. Correct it, or remove it:
 
 	gcloud storage objects update gs://my-bucket/orders/state.json --remove-custom-metadata-keys=fencingtoken
 
-Everything that writes the object must do so through the fence. A tool that replaces or deletes the
-object removes the fence, and a deposed leader can then write again. Do not delete fenced objects:
-write an empty object instead.
+A tool that replaces or deletes the object removes the fence, and a deposed leader can then write
+again: write through the fence alone, and in place of a delete write an empty object.
 
 # What it rests on
 
@@ -56,7 +55,7 @@ Otherwise Put looks at the object for that text.
 The client retries temporary errors until ctx ends, so give ctx a deadline. If the client gives up
 before ctx ends, Put reads the object once more, and returns nil if it finds its own write.
 fence.ErrStale is certain: the object does not have your content, and will not get it. After any
-other error of the store, the write may have happened, or may still happen.
+other error, the write may have happened, or may still happen.
 
 # Permissions and costs
 
@@ -68,10 +67,10 @@ write a second (https://cloud.google.com/storage/quotas).
 
 # What becomes of fences
 
-The fence is part of the object. If you delete the object, the fence is gone. If you restore an
-older version (from soft deletion, versioning or a backup), the older fence comes back. Leaders
-deposed since then can then write the object again. After either, let the leader in office write the
-object, or call [Raise], before anything relies on it.
+The fence is part of the object, and goes with it. If you restore an older version (from soft
+deletion, versioning or a backup), the older fence comes back, and leaders deposed since then can
+write again. After either, let the leader in office write the object, or call [Raise], before
+anything relies on it.
 
 A Put that you give up may still happen, as a whole or not at all, perhaps later.
 */

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -41,10 +42,15 @@ func TestMain(m *testing.M) {
 
 const bucket = "orders"
 
-// object returns one of the emulator at url. Its client repeats what fails as by
-// default, without long pauses, or not at all.
+// object returns one of the emulator at url, by rt or by connections of its own. Its client repeats what
+// fails as by default, without long pauses, or not at all.
 func object(t *testing.T, url, name string, rt http.RoundTripper, retries bool) *storage.ObjectHandle {
 	t.Helper()
+	if rt == nil {
+		tr := new(http.Transport)
+		t.Cleanup(tr.CloseIdleConnections)
+		rt = tr
+	}
 	c, err := storage.NewClient(t.Context(), option.WithEndpoint(url+"/storage/v1/"), option.WithoutAuthentication(),
 		storage.WithJSONReads(), option.WithHTTPClient(&http.Client{Transport: rt}))
 	if err != nil {
@@ -105,9 +111,7 @@ func TestFakeGCS(t *testing.T) {
 // What is more than the client sends in one request is written and repeated as
 // well.
 func TestLarge(t *testing.T) {
-	tr := new(http.Transport)
-	defer tr.CloseIdleConnections()
-	o := object(t, stores.FakeGCS(t, bucket), "large", tr, true)
+	o := object(t, stores.FakeGCS(t, bucket), "large", nil, true)
 	content := bytes.Repeat([]byte("0123456789"), 100_000)
 	for n := range uint64(2) {
 		err := fencegcs.Put(t.Context(), o, fencetest.Orders(n+1), bytes.NewReader(content), func(w *storage.Writer) { w.ChunkSize = 256 << 10 })
@@ -125,9 +129,7 @@ func TestLarge(t *testing.T) {
 
 // A content that breaks off makes no object of what there was of it.
 func TestBrokenContent(t *testing.T) {
-	tr := new(http.Transport)
-	defer tr.CloseIdleConnections()
-	o := object(t, stores.FakeGCS(t, bucket), "broken", tr, true)
+	o := object(t, stores.FakeGCS(t, bucket), "broken", nil, true)
 	if err := fencegcs.Put(t.Context(), o, fencetest.Orders(1), strings.NewReader("whole"), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -153,54 +155,33 @@ func (b *broken) Read(p []byte) (int, error) {
 
 func (b *broken) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, struct{ io.Reader }{b}) }
 
-// A refused condition has another form with gRPC. The write looks again then, as with
-// HTTP: here another leader has written in between.
+// A refused condition has another form with gRPC. The write looks again then, as with HTTP.
 func TestRefusalsOfGRPC(t *testing.T) {
-	url := stores.FakeGCS(t, bucket)
 	for _, code := range []codes.Code{codes.FailedPrecondition, codes.Aborted} {
-		tr := new(http.Transport)
-		defer tr.CloseIdleConnections()
-		rt := &grpcLike{RoundTripper: tr, code: code, left: 1}
-		name := code.String()
-		rt.before = func() {
-			if err := (one{object(t, url, name, tr, false)}).Put(t.Context(), fencetest.Orders(2), "new leader"); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := (one{object(t, url, name, rt, false)}).Put(t.Context(), fencetest.Orders(1), "old leader"); !errors.Is(err, fence.ErrStale) {
-			t.Errorf("%v: %v", code, err)
-		}
-		rt.left = 2 // and where the new one is refused, it writes in the end
-		if err := (one{object(t, url, name, rt, false)}).Put(t.Context(), fencetest.Orders(3), "newest"); err != nil || rt.left != 0 {
-			t.Errorf("%v: %v, and %d refusals left", code, err, rt.left)
+		s := &refusing{Script: objecttest.Script{Server: server()}, code: code}
+		err := one{object(t, "http://gcs.example", "k", s, false)}.Put(t.Context(), fencetest.Orders(3), "x")
+		if err != nil || s.Looks != 2 || len(s.Writes) != 1 {
+			t.Errorf("%v: %v, %d looks, written %d times", code, err, s.Looks, len(s.Writes))
 		}
 	}
 }
 
-// grpcLike refuses writes as gRPC does.
-type grpcLike struct {
-	http.RoundTripper
-	code   codes.Code
-	left   int
-	before func()
+// refusing refuses the first write as gRPC does.
+type refusing struct {
+	objecttest.Script
+	code codes.Code
 }
 
-func (g *grpcLike) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodPost || g.left == 0 {
-		return g.RoundTripper.RoundTrip(r)
+func (s *refusing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if code := s.code; r.Method == http.MethodPost && code != codes.OK {
+		s.code = codes.OK
+		return nil, status.Error(code, "said the server")
 	}
-	g.left--
-	if f := g.before; f != nil {
-		g.before = nil
-		f()
-	}
-	return nil, status.Error(g.code, "said the server")
+	return s.Script.RoundTrip(r)
 }
 
 func TestNoBucket(t *testing.T) {
-	tr := new(http.Transport)
-	defer tr.CloseIdleConnections()
-	err := fencegcs.Put(t.Context(), object(t, stores.FakeGCS(t), "k", tr, false), fencetest.Orders(1), strings.NewReader("x"), nil)
+	err := fencegcs.Put(t.Context(), object(t, stores.FakeGCS(t), "k", nil, false), fencetest.Orders(1), strings.NewReader("x"), nil)
 	if err == nil || !strings.Contains(err.Error(), "gs://orders/k") || errors.Is(err, fence.ErrStale) {
 		t.Error(err)
 	}
@@ -284,6 +265,66 @@ func (c *counter) refuses(r *http.Request, v version) bool {
 		return true
 	}
 	return r.Method == http.MethodPatch && r.URL.Query().Get("ifGenerationMatch") != v.generation
+}
+
+// server is how Cloud Storage talks.
+func server() *objecttest.Server {
+	refuse := func(w http.ResponseWriter, f objecttest.Failure) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(f.Status)
+		fmt.Fprintf(w, `{"error":{"code":%d,"message":"by a test"}}`, f.Status)
+	}
+	says := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, text)
+		}
+	}
+	fails := func(status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { refuse(w, objecttest.Failure{Status: status}) }
+	}
+	return &objecttest.Server{
+		New: func(t *testing.T, rt http.RoundTripper, imitation bool) objecttest.Object {
+			if imitation {
+				t.Setenv("STORAGE_EMULATOR_HOST", "gcs.example")
+			}
+			return one{object(t, "http://gcs.example", "k", rt, false)}
+		},
+		Describe: func(w http.ResponseWriter, r *http.Request, _ []byte, metadata map[string]string) {
+			m, _ := json.Marshal(metadata)
+			says(`{"name":"k","generation":"7","metageneration":"1","metadata":`+string(m)+`}`)(w, r)
+		},
+		Refuse:   refuse,
+		Missing:  objecttest.Failure{Status: 404},
+		Failures: map[objecttest.Failure]bool{{Status: 412}: true, {Status: 409}: true, {Status: 403}: false, {Status: 429}: false, {Status: 500}: false, {Status: 503}: false},
+		Unknown: map[string]http.HandlerFunc{
+			"no permission":  fails(403),
+			"a failure":      fails(500),
+			"another object": says(`{"name":"other","generation":"7","metageneration":"1"}`),
+			"no generation":  says(`{"name":"k","metageneration":"1"}`),
+			"something else": says(`{}`),
+		},
+		Condition: func(r *http.Request) string {
+			q := r.URL.Query()
+			return q.Get("ifGenerationMatch") + "/" + q.Get("ifMetagenerationMatch")
+		},
+		Seen: "7/1", Never: "1/1099511627776",
+	}
+}
+
+func TestScripts(t *testing.T) { objecttest.RunScripts(t, server()) }
+
+// The whole content fits into the buffer that the client can repeat it from, up to 16 MiB.
+func TestTheBufferFits(t *testing.T) {
+	const unit = 256 << 10
+	for _, size := range []int{0, 1, unit - 1, unit, unit + 1, 3 * unit} {
+		chunk := 0
+		s := &objecttest.Script{Server: server()}
+		err := fencegcs.Put(t.Context(), object(t, "http://gcs.example", "k", s, false), fencetest.Orders(3), strings.NewReader(strings.Repeat("x", size)), func(w *storage.Writer) { chunk = w.ChunkSize })
+		if err != nil || len(s.Writes) != 1 || chunk <= size || chunk > size+unit || chunk%unit != 0 {
+			t.Errorf("%d bytes: a buffer of %d, written %d times, %v", size, chunk, len(s.Writes), err)
+		}
+	}
 }
 
 // A leader that shuts the earlier ones out before it reads what it goes by. Not

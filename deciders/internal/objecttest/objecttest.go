@@ -58,7 +58,7 @@ func Run(t *testing.T, mk Make) {
 		{"RequestLost", requestLost},
 		{"CtxEnded", ctxEnded},
 		{"AtOnce", atOnce},
-		{"Raise", admit},
+		{"Raise", raises},
 		{"Lies", lies},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -73,8 +73,15 @@ func Run(t *testing.T, mk Make) {
 	}
 }
 
-// text is a content under a token, with the mark that fences3 wants.
-func text(t fence.Token, what string) string { return fmt.Sprintf("%s fencing(%v)", what, t) }
+// text is a content under orders:n, with the mark that fences3 wants.
+func text(n uint64, what string) string {
+	return fmt.Sprintf("%s fencing(%v)", what, fencetest.Orders(n))
+}
+
+// put writes under orders:n.
+func put(ctx context.Context, o Object, n uint64, what string) error {
+	return o.Put(ctx, fencetest.Orders(n), text(n, what))
+}
 
 // suite is one test's object, reached through wire.
 type suite struct {
@@ -82,48 +89,63 @@ type suite struct {
 	wire  *Wire
 	other Object // the same object, reached another way
 	make  func(http.RoundTripper) Object
+	now   string // what it should hold
+	tries int
 }
 
-// put writes, and says what the object holds then: the new content, or where the
-// write is refused with want, what it held before.
-func (s *suite) put(t *testing.T, token fence.Token, what string, want error) {
+// writes fails the test unless a write under orders:n ends with want, and the object then holds the new
+// content, or if the write was refused what it held.
+func (s *suite) writes(t *testing.T, n uint64, want error) {
 	t.Helper()
-	before, _, _ := s.Read(t.Context())
-	err := s.Put(t.Context(), token, text(token, what))
-	if !errors.Is(err, want) {
-		t.Fatalf("%v: %v, want %v", token, err, want)
+	s.tries++
+	what := fmt.Sprint("try ", s.tries)
+	if err := put(t.Context(), s, n, what); !errors.Is(err, want) {
+		t.Fatalf("under %d: %v, want %v", n, err, want)
 	}
 	if want == nil {
-		before = text(token, what)
+		s.now = text(n, what)
 	}
-	s.holds(t, before)
+	s.holds(t)
 }
 
-func (s *suite) holds(t *testing.T, want string) {
+func (s *suite) holds(t *testing.T) {
 	t.Helper()
-	if got, _, err := s.Read(t.Context()); err != nil || got != want {
-		t.Fatalf("the object holds %q, want %q (%v)", got, want, err)
+	if got, _, err := s.Read(t.Context()); err != nil || got != s.now {
+		t.Fatalf("the object holds %q, want %q (%v)", got, s.now, err)
 	}
+}
+
+// before has another do something before the next write, and what the object holds then.
+func (s *suite) before(t *testing.T, now string, do func() error) {
+	s.now = now
+	s.wire.beforeWrite(func() {
+		if err := do(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// overtakes has another write under orders:n before the next write.
+func (s *suite) overtakes(t *testing.T, n uint64) {
+	s.before(t, text(n, "another's"), func() error { return put(t.Context(), s.other, n, "another's") })
 }
 
 func inTurn(t *testing.T, s *suite) {
-	for _, c := range []struct {
-		number uint64
-		want   error
-	}{{2, nil}, {2, nil}, {1, fence.ErrStale}, {5, nil}, {4, fence.ErrStale}, {5, nil}, {10, nil}, {9, fence.ErrStale}} {
-		s.put(t, fencetest.Orders(c.number), "in turn", c.want)
+	for _, n := range []uint64{2, 2, 5, 5, 10} {
+		s.writes(t, n, nil)
+		s.writes(t, n-1, fence.ErrStale)
 	}
 	var stale *fence.StaleError
-	err := s.Put(t.Context(), fencetest.Orders(3), text(fencetest.Orders(3), "late"))
+	err := put(t.Context(), s, 3, "late")
 	if !errors.As(err, &stale) || stale.Greatest != 10 || stale.Token != fencetest.Orders(3) || !strings.Contains(err.Error(), "orders/InTurn") {
 		t.Errorf("%v", err)
 	}
 	before := s.wire.sent()
-	if err := s.Put(t.Context(), fence.Token{Election: "orders"}, text(fencetest.Orders(10), "none")); !errors.Is(err, fence.ErrNoToken) || s.wire.sent() != before {
+	if err := s.Put(t.Context(), fence.Token{Election: "orders"}, text(10, "none")); !errors.Is(err, fence.ErrNoToken) || s.wire.sent() != before {
 		t.Errorf("without a token: %v, and %d requests", err, s.wire.sent()-before)
 	}
 	for _, bad := range fencetest.NotTokens() {
-		if err := s.Put(t.Context(), bad, text(bad, "none")); !errors.Is(err, fence.ErrMalformed) || s.wire.sent() != before {
+		if err := s.Put(t.Context(), bad, text(10, "none")); !errors.Is(err, fence.ErrMalformed) || s.wire.sent() != before {
 			t.Errorf("%v: %v, and %d requests", bad, err, s.wire.sent()-before)
 		}
 	}
@@ -131,11 +153,12 @@ func inTurn(t *testing.T, s *suite) {
 
 // An object from before there was a fence takes any token, and has one then.
 func beforeTheFence(t *testing.T, s *suite) {
-	if err := s.Plain(t.Context(), "old", map[string]string{"team": "a"}); err != nil {
+	s.now = "old"
+	if err := s.Plain(t.Context(), s.now, map[string]string{"team": "a"}); err != nil {
 		t.Fatal(err)
 	}
-	s.put(t, fencetest.Orders(3), "first", nil)
-	s.put(t, fencetest.Orders(2), "late", fence.ErrStale)
+	s.writes(t, 3, nil)
+	s.writes(t, 2, fence.ErrStale)
 }
 
 // What is in the metadata and is no token of this election is left alone.
@@ -144,11 +167,12 @@ func metadataThatIsNone(t *testing.T, s *suite) {
 		"7": fence.ErrMalformed, "orders:": fence.ErrMalformed, "orders:-1": fence.ErrMalformed, "orders:1, orders:2": fence.ErrMalformed,
 		"orders:99999999999999999999": fence.ErrMalformed, "users:1": fence.ErrOtherElection, "orders%2Feu:1": fence.ErrOtherElection,
 	} {
-		if err := s.Plain(t.Context(), "is "+bad, map[string]string{object.TokenName: bad}); err != nil {
+		s.now = "is " + bad
+		if err := s.Plain(t.Context(), s.now, map[string]string{object.TokenName: bad}); err != nil {
 			t.Fatal(err)
 		}
-		s.put(t, fencetest.Orders(9), "over it", want)
-		if err := s.Put(t.Context(), fencetest.Orders(9), text(fencetest.Orders(9), "over it")); !strings.Contains(err.Error(), object.TokenName) {
+		s.writes(t, 9, want)
+		if err := put(t.Context(), s, 9, "over it"); !strings.Contains(err.Error(), object.TokenName) {
 			t.Errorf("it does not name the metadata: %v", err)
 		}
 	}
@@ -156,60 +180,37 @@ func metadataThatIsNone(t *testing.T, s *suite) {
 
 // The fence's names are the only ones that it takes.
 func ownMetadataStays(t *testing.T, s *suite) {
-	s.put(t, fencetest.Orders(1), "first", nil)
+	s.writes(t, 1, nil)
 	_, m, err := s.Read(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	low := make(map[string]string)
-	for k, v := range m {
-		low[strings.ToLower(k)] = v
-	}
-	if low["team"] != "a" || low[object.TokenName] != "orders:1" || low[object.WriteName] == "" {
-		t.Errorf("the metadata is %v", m)
+	seen := object.Seen{Metadata: m}
+	if err != nil || seen.Mark("team") != "a" || seen.Mark(object.TokenName) != "orders:1" || seen.Mark(object.WriteName) == "" {
+		t.Errorf("the metadata is %v, %v", m, err)
 	}
 }
 
 // The new leader writes between the old one's look and its write, which is what
 // happens to a leader that is stopped there.
 func between(t *testing.T, s *suite) {
-	meanwhile := func(token fence.Token, what string) {
-		s.before(t, func() error { return s.other.Put(t.Context(), token, text(token, what)) })
+	for _, c := range []struct {
+		other, own uint64
+		want       error
+	}{
+		{2, 1, fence.ErrStale}, // of an object that there was not
+		{4, 3, fence.ErrStale}, // of one that there was
+		{4, 5, nil},            // the other way round: the new one looks again, and writes
+		{5, 5, nil},
+	} {
+		s.overtakes(t, c.other)
+		s.writes(t, c.own, c.want)
 	}
-	meanwhile(fencetest.Orders(2), "new leader") // of an object that there was not
-	s.put2(t, fencetest.Orders(1), fence.ErrStale, text(fencetest.Orders(2), "new leader"))
-	meanwhile(fencetest.Orders(4), "new leader") // of one that there was
-	s.put2(t, fencetest.Orders(3), fence.ErrStale, text(fencetest.Orders(4), "new leader"))
-	meanwhile(fencetest.Orders(4), "old leader") // the other way round: the new one looks again, and writes
-	s.put2(t, fencetest.Orders(5), nil, text(fencetest.Orders(5), "between"))
-	meanwhile(fencetest.Orders(5), "same leader")
-	s.put2(t, fencetest.Orders(5), nil, text(fencetest.Orders(5), "between"))
-	s.before(t, func() error { return s.other.Plain(t.Context(), "unfenced", nil) })
-	s.put2(t, fencetest.Orders(6), nil, text(fencetest.Orders(6), "between"))
-}
-
-// before has something done before the next write.
-func (s *suite) before(t *testing.T, do func() error) {
-	s.wire.beforeWrite(func() {
-		if err := do(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// put2 writes while something happens in between.
-func (s *suite) put2(t *testing.T, token fence.Token, want error, holds string) {
-	t.Helper()
-	if err := s.Put(t.Context(), token, text(token, "between")); !errors.Is(err, want) {
-		t.Fatalf("%v: %v, want %v", token, err, want)
-	}
-	s.holds(t, holds)
+	s.before(t, "unfenced", func() error { return s.other.Plain(t.Context(), "unfenced", nil) })
+	s.writes(t, 6, nil)
 }
 
 func deletedBetween(t *testing.T, s *suite) {
-	s.put(t, fencetest.Orders(1), "first", nil)
-	s.before(t, func() error { return s.other.Delete(t.Context()) })
-	s.put2(t, fencetest.Orders(2), nil, text(fencetest.Orders(2), "between"))
+	s.writes(t, 1, nil)
+	s.before(t, "", func() error { return s.other.Delete(t.Context()) })
+	s.writes(t, 2, nil)
 }
 
 // A write whose answer is lost is known again, whether the client repeats it or
@@ -217,7 +218,7 @@ func deletedBetween(t *testing.T, s *suite) {
 func answerLost(t *testing.T, s *suite) {
 	for n := uint64(1); n <= 2; n++ { // an object that there is not, and one that there is
 		s.wire.lose(loss{answers: 1})
-		s.put(t, fencetest.Orders(n), fmt.Sprint("answer lost ", n), nil)
+		s.writes(t, n, nil)
 		if len(s.wire.accepted()) != int(n) {
 			t.Errorf("accepted: %v", s.wire.accepted())
 		}
@@ -226,18 +227,19 @@ func answerLost(t *testing.T, s *suite) {
 
 // The answer is lost, and before anybody asks, another one leads and writes.
 func answerLostThenDeposed(t *testing.T, s *suite) {
-	s.put(t, fencetest.Orders(1), "first", nil)
+	s.writes(t, 1, nil)
 	s.wire.lose(loss{answers: 1, then: func() {
-		if err := s.other.Put(t.Context(), fencetest.Orders(2), text(fencetest.Orders(2), "new leader")); err != nil {
+		s.now = text(2, "new leader")
+		if err := put(t.Context(), s.other, 2, "new leader"); err != nil {
 			t.Error(err)
 		}
 	}})
-	s.put2(t, fencetest.Orders(1), fence.ErrStale, text(fencetest.Orders(2), "new leader"))
+	s.writes(t, 1, fence.ErrStale)
 }
 
 // A write that never arrives is an error, and no refusal.
 func requestLost(t *testing.T, s *suite) {
-	s.put(t, fencetest.Orders(1), "first", nil)
+	s.writes(t, 1, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var tries atomic.Int64
@@ -246,27 +248,29 @@ func requestLost(t *testing.T, s *suite) {
 			cancel() // for a client that never gives up
 		}
 	}})
-	err := s.Put(ctx, fencetest.Orders(1), text(fencetest.Orders(1), "lost"))
+	err := put(ctx, s, 1, "lost")
 	if err == nil || errors.Is(err, fence.ErrStale) || !strings.Contains(err.Error(), "orders/RequestLost") {
 		t.Errorf("%v", err)
 	}
 	s.wire.lose(loss{})
-	s.holds(t, text(fencetest.Orders(1), "first"))
+	s.holds(t)
 }
 
 func ctxEnded(t *testing.T, s *suite) {
-	s.put(t, fencetest.Orders(1), "first", nil)
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := s.Put(ended, fencetest.Orders(2), text(fencetest.Orders(2), "second")); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "writing ") || !strings.Contains(err.Error(), "orders/CtxEnded") {
-		t.Errorf("%v", err)
-	}
-	s.holds(t, text(fencetest.Orders(1), "first"))
-	ctx, cancel := context.WithCancel(t.Context()) // and in the middle of the write
-	defer cancel()
-	s.wire.beforeWrite(cancel)
-	if err := s.Put(ctx, fencetest.Orders(2), text(fencetest.Orders(2), "second")); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "writing ") || !strings.Contains(err.Error(), "orders/CtxEnded") {
-		t.Errorf("%v", err)
+	s.writes(t, 1, nil)
+	for _, when := range []string{"before", "in the middle"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if when == "before" {
+			cancel()
+		} else {
+			s.wire.beforeWrite(cancel)
+		}
+		if err := put(ctx, s, 2, "second"); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "writing ") || !strings.Contains(err.Error(), "orders/CtxEnded") {
+			t.Errorf("%s: %v", when, err)
+		}
+		if cancel(); when == "before" {
+			s.holds(t)
+		}
 	}
 }
 
@@ -276,15 +280,13 @@ func ctxEnded(t *testing.T, s *suite) {
 func atOnce(t *testing.T, s *suite) {
 	const writers, rounds = 6, 8
 	var wg sync.WaitGroup
-	for i := range writers {
+	for i := range uint64(writers) {
 		o := s.make(s.wire)
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			for n := range rounds {
-				token := fencetest.Orders(uint64(1 + n + i%3))
-				err := o.Put(t.Context(), token, text(token, fmt.Sprint("writer ", i)))
-				if err != nil && !errors.Is(err, fence.ErrStale) {
+			for n := range uint64(rounds) {
+				if err := put(t.Context(), o, 1+n+i%3, fmt.Sprint("writer ", i)); err != nil && !errors.Is(err, fence.ErrStale) {
 					t.Error(err)
 				}
 			}
@@ -294,11 +296,8 @@ func atOnce(t *testing.T, s *suite) {
 	greatest, accepted := leaderelection.NoElections, s.wire.accepted()
 	for _, a := range accepted {
 		token, err := fence.ParseToken(a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if token.Number < greatest {
-			t.Fatalf("a write under %d was accepted after one under %d, of %v", token.Number, greatest, accepted)
+		if err != nil || token.Number < greatest {
+			t.Fatalf("a write under %v (%v) was accepted after one under %d, of %v", token, err, greatest, accepted)
 		}
 		greatest = token.Number
 	}
@@ -308,44 +307,40 @@ func atOnce(t *testing.T, s *suite) {
 	}
 }
 
-// admit is for objects whose fence can be raised without a write.
-func admit(t *testing.T, s *suite) {
+// raises is for objects whose fence can be raised without a write.
+func raises(t *testing.T, s *suite) {
 	a, ok := s.Object.(Raiser)
 	if !ok {
-		if err := s.Put(t.Context(), fencetest.Orders(1), text(fencetest.Orders(1), "first")); err != nil {
-			t.Fatal(err)
-		}
 		return
 	}
-	if err := a.Raise(t.Context(), fencetest.Orders(1)); err == nil || errors.Is(err, fence.ErrStale) {
+	raise := func(n uint64) error { return a.Raise(t.Context(), fencetest.Orders(n)) }
+	if err := raise(1); err == nil || errors.Is(err, fence.ErrStale) {
 		t.Fatalf("of no object: %v", err)
 	}
-	s.put(t, fencetest.Orders(1), "first", nil)
+	s.writes(t, 1, nil)
 	for range 2 {
-		if err := a.Raise(t.Context(), fencetest.Orders(3)); err != nil {
+		if err := raise(3); err != nil {
 			t.Fatal(err)
 		}
-		s.holds(t, text(fencetest.Orders(1), "first"))
+		s.holds(t)
 	}
-	if err := a.Raise(t.Context(), fencetest.Orders(2)); !errors.Is(err, fence.ErrStale) {
+	if err := raise(2); !errors.Is(err, fence.ErrStale) {
 		t.Errorf("a smaller one: %v", err)
 	}
-	s.put(t, fencetest.Orders(2), "late", fence.ErrStale)
-	s.put(t, fencetest.Orders(3), "third", nil)
-	if _, m, err := s.Read(t.Context()); err != nil || m["team"] == "" && m["Team"] == "" {
+	s.writes(t, 2, fence.ErrStale)
+	s.writes(t, 3, nil)
+	if _, m, err := s.Read(t.Context()); err != nil || (object.Seen{Metadata: m}).Mark("team") == "" {
 		t.Errorf("the metadata is %v, %v", m, err)
 	}
 	// Raised between the look and the write, it refuses the write.
-	s.before(t, func() error { return s.other.(Raiser).Raise(t.Context(), fencetest.Orders(5)) })
-	s.put2(t, fencetest.Orders(4), fence.ErrStale, text(fencetest.Orders(3), "third"))
+	s.before(t, s.now, func() error { return s.other.(Raiser).Raise(t.Context(), fencetest.Orders(5)) })
+	s.writes(t, 4, fence.ErrStale)
 	// And the other way round.
-	s.before(t, func() error {
-		return s.other.Put(t.Context(), fencetest.Orders(7), text(fencetest.Orders(7), "seventh"))
-	})
-	if err := a.Raise(t.Context(), fencetest.Orders(6)); !errors.Is(err, fence.ErrStale) {
+	s.overtakes(t, 7)
+	if err := raise(6); !errors.Is(err, fence.ErrStale) {
 		t.Errorf("another wrote in between: %v", err)
 	}
-	s.holds(t, text(fencetest.Orders(7), "seventh"))
+	s.holds(t)
 }
 
 // Blind is an Object whose store's answers to a look have nothing that binds the
@@ -363,7 +358,7 @@ func lies(t *testing.T, s *suite) {
 		o := s.make(liar)
 		for range 3 { // for replays, of looks and of writes
 			n++
-			if err := o.Put(t.Context(), fencetest.Orders(n), text(fencetest.Orders(n), "true")); err != nil {
+			if err := put(t.Context(), o, n, "true"); err != nil {
 				t.Fatal(err)
 			}
 			if a, ok := o.(Raiser); ok {
@@ -373,15 +368,15 @@ func lies(t *testing.T, s *suite) {
 				}
 			}
 		}
-		if err := o.Put(t.Context(), fencetest.Orders(n-1), text(fencetest.Orders(n-1), "late")); !errors.Is(err, fence.ErrStale) {
+		if err := put(t.Context(), o, n-1, "late"); !errors.Is(err, fence.ErrStale) {
 			t.Fatal(err) // a look at what is there now, for replays
 		}
-		before, _, err := s.Read(t.Context())
-		if err != nil {
+		var err error
+		if s.now, _, err = s.Read(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for what, about := range map[string]func(*http.Request) bool{"all": nil, "writes": writes, "looks": looks} {
-			for which, token := range map[string]fence.Token{"new": fencetest.Orders(n + 1), "old": fencetest.Orders(n - 1)} {
+			for which, under := range map[string]uint64{"new": n + 1, "old": n - 1} {
 				if what == "looks" && which == "new" {
 					continue // whose write may happen
 				}
@@ -391,9 +386,9 @@ func lies(t *testing.T, s *suite) {
 				liar.About = about
 				liar.Tell(&lie)
 				late := lie.Replay && which == "old" // a fence that is beyond it was raised to it, once
-				lied(t, o, token, late, lie.Name+", about "+what+", under a token that is "+which)
+				lied(t, o, under, late, lie.Name+", about "+what+", under a token that is "+which)
 				liar.Tell(nil)
-				s.holds(t, before)
+				s.holds(t)
 			}
 		}
 	}
@@ -401,15 +396,15 @@ func lies(t *testing.T, s *suite) {
 
 // lied writes, and raises the fence. Some clients repeat what was cut off for as long
 // as their ctx lasts.
-func lied(t *testing.T, o Object, token fence.Token, late bool, what string) {
+func lied(t *testing.T, o Object, n uint64, late bool, what string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	if err := o.Put(ctx, token, text(token, "lie")); err == nil {
+	if err := put(ctx, o, n, "lie"); err == nil {
 		t.Errorf("%s: it is said to be written", what)
 	}
 	if a, ok := o.(Raiser); ok {
-		if err := a.Raise(ctx, token); err == nil && !late {
+		if err := a.Raise(ctx, fencetest.Orders(n)); err == nil && !late {
 			t.Errorf("%s: the fence is said to be raised", what)
 		}
 	}

@@ -41,9 +41,8 @@ An object without them, from before there was a fence, accepts any token. If fen
 token (fence.ErrMalformed), or is of another election (fence.ErrOtherElection), Put overwrites
 nothing. Correct it, or remove it, by copying the object onto itself with other metadata.
 
-Everything that writes the object must do so through the fence. A tool that replaces or deletes the
-object removes the fence, and a deposed leader can then write again. Do not delete fenced objects:
-write an empty state instead.
+A tool that replaces or deletes the object removes the fence, and a deposed leader can then write
+again: write through the fence alone, and in place of a delete write an empty state.
 
 # What it rests on
 
@@ -51,8 +50,7 @@ A PutObject with If-Match happens only if the object has the ETag that was seen.
 with 412, or with 404 if the object was deleted. With If-None-Match: * it happens only if there is
 no object. 409 says that another request was under way
 (https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html). Reads see all
-earlier writes. A refused write leaves the object as it is. If another write comes between the look
-and the write, Put repeats both.
+earlier writes. If another write comes between the look and the write, Put repeats both.
 
 A server that imitates S3 but takes no notice of conditions would keep nobody out. So if the client
 has an endpoint, a Put that raises the fence first makes a write that the server must refuse, with
@@ -83,8 +81,8 @@ at the object for the write's own random text.
 
 The client retries temporary errors by its own rules. If it gives up before ctx ends, Put reads the
 object once more, and returns nil if it finds its own write. fence.ErrStale is certain: the object
-does not have your content, and will not get it. After any other error of the store, the write may
-have happened, or may still happen.
+does not have your content, and will not get it. After any other error, the write may have happened,
+or may still happen.
 
 # Permissions and costs
 
@@ -99,10 +97,9 @@ write of a leadership sends the content twice.
 
 # What becomes of fences
 
-The fence is part of the object. If you delete the object, the fence is gone. If you restore an
-older version (from a backup, or by versioning), the older fence comes back. Leaders deposed since
-then can then write the object again. After either, let the leader in office write the object before
-anything relies on it.
+The fence is part of the object, and goes with it. If you restore an older version (from a backup,
+or by versioning), the older fence comes back, and leaders deposed since then can write again. After
+either, let the leader in office write the object before anything relies on it.
 
 A Put that you give up may still happen, as a whole or not at all, perhaps later.
 */
@@ -116,13 +113,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/smithy-go"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/object"
 	"github.com/c8e606e4/leaderelection/deciders/s3/internal/answers"
@@ -319,10 +313,10 @@ func head(ctx context.Context, client Client, in *s3.PutObjectInput) (seen objec
 		Bucket: in.Bucket, Key: in.Key, ExpectedBucketOwner: in.ExpectedBucketOwner, RequestPayer: in.RequestPayer,
 		SSECustomerAlgorithm: in.SSECustomerAlgorithm, SSECustomerKey: in.SSECustomerKey, SSECustomerKeyMD5: in.SSECustomerKeyMD5,
 	})
-	switch code, status := parse(err); {
-	case status == http.StatusNotFound && (code == "NotFound" || code == "NoSuchKey"):
+	switch {
+	case answers.NoObject(err):
 		return object.Seen{}, false, nil
-	case status == http.StatusForbidden: // whose answer to a HEAD says nothing
+	case answers.Forbidden(err): // whose answer to a HEAD says nothing
 		return object.Seen{}, false, fmt.Errorf("s3:GetObject on the object is needed, and s3:ListBucket on the bucket (without it S3 also refuses to say that an object does not exist yet): %w", err)
 	case err != nil:
 		return object.Seen{}, false, err
@@ -337,16 +331,3 @@ func head(ctx context.Context, client Client, in *s3.PutObjectInput) (seen objec
 
 // bare returns an ETag without its quotes.
 func bare(etag *string) string { return strings.Trim(aws.ToString(etag), `"`) }
-
-// parse returns the code and the HTTP status of an error that the server sent.
-func parse(err error) (code string, status int) {
-	var api smithy.APIError
-	var answer *awshttp.ResponseError
-	if errors.As(err, &api) {
-		code = api.ErrorCode()
-	}
-	if errors.As(err, &answer) {
-		status = answer.HTTPStatusCode()
-	}
-	return code, status
-}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -50,21 +51,14 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer l.mu.Unlock()
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(strings.NewReader(string(body)))
-	code := &status{ResponseWriter: w, code: http.StatusOK}
-	l.Handler.ServeHTTP(code, r)
-	if r.Method == http.MethodPut && code.code == http.StatusOK && len(body) > 0 {
+	l.Handler.ServeHTTP(w, r)
+	// Transport's is a recorder.
+	if r.Method == http.MethodPut && w.(*httptest.ResponseRecorder).Code == http.StatusOK && len(body) > 0 {
 		l.contents = append(l.contents, string(body))
 	}
 }
 
 func (l *ledger) accepted() []string { l.mu.Lock(); defer l.mu.Unlock(); return l.contents }
-
-type status struct {
-	http.ResponseWriter
-	code int
-}
-
-func (s *status) WriteHeader(code int) { s.code = code; s.ResponseWriter.WriteHeader(code) }
 
 // number is that of the token in a content.
 func number(t *testing.T, content string) leaderelection.ElectionNumber {
@@ -110,7 +104,7 @@ func play(t *testing.T, seed uint64) {
 					o := outcome{token: fencetest.Orders(leadership + 1)}
 					o.content = fmt.Sprintf("%s of writer %d at %v", fences3.Mark(o.token), writer, time.Now().UnixNano())
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+rng.Int64N(int64(4*time.Second))))
-					o.err = put(ctx, c, o.token, o.content)
+					o.err = one{c, "k", nil}.Put(ctx, o.token, o.content)
 					cancel()
 					mu.Lock()
 					outcomes = append(outcomes, o)
@@ -123,14 +117,10 @@ func play(t *testing.T, seed uint64) {
 	wg.Wait()
 	time.Sleep(time.Minute) // what was abandoned arrives
 	last := fencetest.Orders(leaderships)
-	if err := put(t.Context(), calm, last, fences3.Mark(last)+" in calm weather"); err != nil {
+	if err := (one{calm, "k", nil}).Put(t.Context(), last, fences3.Mark(last)+" in calm weather"); err != nil {
 		t.Error(err)
 	}
 	judge(t, server.accepted(), outcomes)
-}
-
-func put(ctx context.Context, c *s3.Client, token fence.Token, content string) error {
-	return fences3.Put(ctx, c, token, &s3.PutObjectInput{Bucket: aws.String(bucket), Key: aws.String("k"), Body: strings.NewReader(content)}, nil)
 }
 
 // storm lets go wrong a random share of what a leader sends; the share of some is

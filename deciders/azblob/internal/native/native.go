@@ -3,6 +3,7 @@
 package native
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -56,8 +57,12 @@ type Leases struct {
 // length, or for the campaign's term if length is 0. Create makes missing companions. Changed may
 // be nil.
 func New(companions []string, length time.Duration, create bool, changed func(Event)) *Leases {
-	l := &Leases{length: length, create: create, changed: changed, wrong: check(companions, length)}
-	l.set(companions)
+	l := &Leases{length: length, create: create, changed: changed, wrong: check(companions, length), blobs: []*target{{}}} // the record's, which Bind names
+	for _, name := range companions {
+		if !slices.ContainsFunc(l.blobs, named(name)) {
+			l.blobs = append(l.blobs, l.target(name))
+		}
+	}
 	return l
 }
 
@@ -70,6 +75,140 @@ func check(companions []string, length time.Duration) error {
 		return fmt.Errorf("one of the Companions has no name: %w", leaderelection.ErrPermanent)
 	}
 	return nil
+}
+
+// Bind gives these leases to the Decider whose record is the blob of this name in c. It returns an
+// error if Azure would not allow them, or if they have a Decider already.
+func (l *Leases) Bind(c *container.Client, name, place string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.c != nil {
+		return fmt.Errorf("the leases are those of %s already: each Decider needs its own: %w", l.place, leaderelection.ErrPermanent)
+	}
+	l.c, l.place = c, place
+	if len(l.blobs) == 0 {
+		l.blobs = []*target{nil}
+	}
+	l.blobs[0] = l.target(name)
+	for _, t := range l.blobs[1:] {
+		t.Client = c.NewBlobClient(t.name)
+	}
+	return l.wrong
+}
+
+// Held returns the id of the leases of the leadership of tv, if those on the blobs of these
+// names are held; without any, all of them.
+func (l *Leases) Held(tv *leaderelection.TimeView, names ...string) (string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.leads(tv)
+	if err == nil {
+		err = l.missing(names)
+	}
+	if err != nil {
+		return "", l.failed("the native leases are not held", err)
+	}
+	return l.id, nil
+}
+
+// Acquire takes the lease on one blob now, makes the blob a companion, so that the lease is renewed
+// with each extension, and returns the lease's id.
+func (l *Leases) Acquire(ctx context.Context, tv *leaderelection.TimeView, name string) (string, error) {
+	err := l.one(tv, "acquiring the lease on", name, func() error {
+		id := l.id
+		length, err := l.duration(l.term)
+		if err != nil {
+			return err
+		}
+		t, start := l.target(name), time.Now()
+		if err := l.unlocked(func() error { return l.take(ctx, t, false, At{ID: id}, At{}, length) }); err != nil {
+			return err
+		}
+		if l.id != id { // it runs out by itself
+			return l.leads(tv)
+		}
+		l.leaving = slices.DeleteFunc(l.leaving, named(name))
+		if i := slices.IndexFunc(l.blobs, named(name)); i >= 0 {
+			t = l.blobs[i]
+		} else {
+			l.blobs = append(l.blobs, t)
+		}
+		l.won(t, start.Add(length))
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return l.Held(tv, name) // the view may be over by now
+}
+
+// Release gives up the lease on a blob now, which is no longer a companion. If the lease cannot be
+// released now, the next write releases it.
+func (l *Leases) Release(ctx context.Context, tv *leaderelection.TimeView, name string) error {
+	return l.one(tv, "releasing the lease on", name, func() error {
+		i := slices.IndexFunc(l.blobs, named(name))
+		if i <= 0 {
+			return errors.New("the blob is not a companion")
+		}
+		t, id := l.blobs[i], l.id
+		l.blobs = slices.Delete(slices.Clone(l.blobs), i, i+1) // a Follow goes on with the others
+		l.lost(t, errLeft, nil)
+		l.leaving = append(l.leaving, t)
+		if err := l.unlocked(func() error { return release(ctx, t.Client, id) }); !gone(err) {
+			return err
+		}
+		l.leaving = slices.DeleteFunc(l.leaving, func(o *target) bool { return o == t })
+		return nil
+	})
+}
+
+// Break ends any lease on a blob, at once.
+func (l *Leases) Break(ctx context.Context, tv *leaderelection.TimeView, name string) error {
+	return l.one(tv, "breaking the lease on", name, func() error {
+		return l.unlocked(func() error { return Break(ctx, l.c.NewBlobClient(name), nil) })
+	})
+}
+
+// one does something to the lease on one blob, and says what if that fails. L.mu is locked while do
+// runs.
+func (l *Leases) one(tv *leaderelection.TimeView, doing, name string, do func() error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.leads(tv)
+	if err == nil && name == "" {
+		err = errors.New("the blob has no name")
+	}
+	if err == nil {
+		err = redact.Error(do())
+	}
+	if err != nil {
+		return l.failed(fmt.Sprintf("%s %q", doing, name), err)
+	}
+	return nil
+}
+
+// unlocked makes a request. L.mu is locked before and after.
+func (l *Leases) unlocked(request func() error) error {
+	l.mu.Unlock()
+	defer l.mu.Lock()
+	return request()
+}
+
+// leads returns why tv is not the view of a leadership of this Decider's campaign that lasts, or
+// nil. L.mu is locked.
+func (l *Leases) leads(tv *leaderelection.TimeView) error {
+	switch {
+	case tv == nil || !tv.ValueInFuture():
+		return leaderelection.ErrNotLeading
+	case tv.ElectionNumber() == leaderelection.NoElections || tv.ElectionNumber() != l.since:
+		return fmt.Errorf("the leadership with token %d is not of this Decider's campaign: %w", tv.ElectionNumber(), leaderelection.ErrNotLeading)
+	}
+	return nil
+}
+
+// failed adds the place of the record. L.mu is locked.
+func (l *Leases) failed(what string, err error) error {
+	return fmt.Errorf("leaderelection/azlease: %s: %s: %w", cmp.Or(l.place, "no Decider"), what, err)
 }
 
 // duration is how long leases are to last for a campaign with this term.
@@ -161,7 +300,7 @@ func (l *Leases) Follow(ctx context.Context, old At, entry *leaderelection.RaceE
 	if l.id == next.ID {
 		l.noted(blobs, errs, entry.Vacant(), start.Add(length))
 		for i, t := range leaving {
-			if err := errs[len(blobs)+i]; err == nil || bloberror.HasCode(err, append(noLeaseOfOurs, bloberror.BlobNotFound)...) {
+			if gone(errs[len(blobs)+i]) {
 				l.leaving = slices.DeleteFunc(l.leaving, func(o *target) bool { return o == t })
 			}
 		}
@@ -180,7 +319,7 @@ func (l *Leases) take(ctx context.Context, t *target, record bool, next, old At,
 	if old.ETag != "" && old.ID == next.ID {
 		r, err := c.RenewLease(ctx, nil)
 		if err == nil || !bloberror.HasCode(err, noLeaseOfOurs...) && !(l.create && bloberror.HasCode(err, bloberror.BlobNotFound)) {
-			return l.taken(next, r.LeaseID, err)
+			return taken(next, r.LeaseID, err)
 		}
 	}
 	// On the record's blob only while it is still the version just written: a
@@ -194,8 +333,8 @@ func (l *Leases) take(ctx context.Context, t *target, record bool, next, old At,
 	switch {
 	case bloberror.HasCode(err, bloberror.BlobNotFound) && l.create && !record:
 		err = l.make(ctx, t.name)
-	case !bloberror.HasCode(err, bloberror.LeaseAlreadyPresent):
-		return l.taken(next, r.LeaseID, err)
+	case !bloberror.HasCode(err, bloberror.LeaseAlreadyPresent) || !record && old.ETag == "":
+		return taken(next, r.LeaseID, err)
 	case record:
 		err = Break(ctx, b, IfMatch(next.ETag))
 	default:
@@ -207,7 +346,7 @@ func (l *Leases) take(ctx context.Context, t *target, record bool, next, old At,
 		return err
 	}
 	r, err = c.AcquireLease(ctx, int32(length/time.Second), only)
-	return l.taken(next, r.LeaseID, err)
+	return taken(next, r.LeaseID, err)
 }
 
 // make makes an empty companion. If another has made it, that is not an error.
@@ -221,7 +360,7 @@ func (l *Leases) make(ctx context.Context, name string) error {
 }
 
 // taken is err, or one of its own unless the answer names the lease, as Azure's do.
-func (l *Leases) taken(next At, id *string, err error) error {
+func taken(next At, id *string, err error) error {
 	if err == nil && (id == nil || *id != next.ID) {
 		err = errors.New("the response does not name the lease: it is not from the store")
 	}
@@ -233,6 +372,11 @@ func (l *Leases) taken(next At, id *string, err error) error {
 var noLeaseOfOurs = []bloberror.Code{
 	bloberror.LeaseIDMismatchWithLeaseOperation, bloberror.LeaseNotPresentWithLeaseOperation,
 	bloberror.LeaseIsBrokenAndCannotBeRenewed, bloberror.LeaseLost,
+}
+
+// gone reports whether what release returned says that there is no lease of ours any more.
+func gone(err error) bool {
+	return err == nil || bloberror.HasCode(err, noLeaseOfOurs...) || bloberror.HasCode(err, bloberror.BlobNotFound)
 }
 
 // release gives up the lease with this id if there is one.
@@ -312,41 +456,15 @@ var (
 	errLeft     = errors.New("it is not a companion any more")
 )
 
+// named is for the blob of this name.
+func named(name string) func(*target) bool { return func(t *target) bool { return t.name == name } }
+
 func (l *Leases) target(name string) *target {
 	t := &target{name: name, err: errNotYet}
 	if l.c != nil { // else Bind does it
 		t.Client = l.c.NewBlobClient(name)
 	}
 	return t
-}
-
-// set makes these the companions. Those that are new are taken, and those that were
-// companions are released, with the next write of the leader.
-func (l *Leases) set(companions []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.blobs) == 0 {
-		l.blobs = []*target{l.target("")} // the record's, which Bind names
-	}
-	was := l.blobs[1:]
-	l.blobs = slices.Clone(l.blobs[:1])
-	for _, name := range companions {
-		is := func(t *target) bool { return t.name == name }
-		switch i := slices.IndexFunc(was, is); {
-		case slices.ContainsFunc(l.blobs, is):
-		case i >= 0:
-			l.blobs = append(l.blobs, was[i])
-		default:
-			l.blobs = append(l.blobs, l.target(name))
-			l.leaving = slices.DeleteFunc(l.leaving, is)
-		}
-	}
-	for _, t := range was {
-		if !slices.Contains(l.blobs, t) {
-			l.lost(t, errLeft, nil)
-			l.leaving = append(l.leaving, t)
-		}
-	}
 }
 
 // noted takes in what has become of the leases. L.mu is locked.
@@ -423,14 +541,9 @@ func (l *Leases) tell(e Event) {
 	}()
 }
 
-// held returns the id of the leases of a leadership, if those on the blobs of these names
-// are held; without any, all of them.
-func (l *Leases) held(number leaderelection.ElectionNumber, names ...string) (string, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.leads(number); err != nil {
-		return "", err
-	}
+// missing returns why the leases on the blobs of these names are not held, or without any those on all
+// of them; or nil. L.mu is locked.
+func (l *Leases) missing(names []string) error {
 	var errs []error
 	for _, t := range l.blobs {
 		switch {
@@ -442,22 +555,9 @@ func (l *Leases) held(number leaderelection.ElectionNumber, names ...string) (st
 		}
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(l.blobs, func(t *target) bool { return t.name == name }) {
+		if !slices.ContainsFunc(l.blobs, named(name)) {
 			errs = append(errs, fmt.Errorf("%s is not a companion: see Companions", name))
 		}
 	}
-	if len(errs) > 0 {
-		return "", errors.Join(errs...)
-	}
-	return l.id, nil
-}
-
-// Of returns the id of the leases of a leadership of this Decider's campaign; else empty.
-func (l *Leases) Of(number leaderelection.ElectionNumber) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.leads(number) != nil {
-		return ""
-	}
-	return l.id
+	return errors.Join(errs...)
 }

@@ -25,10 +25,17 @@ func Directory(bucket string) bool {
 
 // Missing reports whether a read found that there is no object. A 404 alone is not enough: it may
 // be a proxy's.
-func Missing(err error) bool {
-	code, _ := parse(err)
-	return code == "NoSuchKey"
+func Missing(err error) bool { return code(err) == "NoSuchKey" }
+
+// NoObject reports whether a look found that there is no object. Answers to a HEAD have no words: the SDK
+// makes them up of the status.
+func NoObject(err error) bool {
+	var api smithy.APIError
+	return status(err) == http.StatusNotFound && errors.As(err, &api) && (api.ErrorCode() == "NotFound" || api.ErrorCode() == "NoSuchKey")
 }
+
+// Forbidden reports whether the server refuses access.
+func Forbidden(err error) bool { return status(err) == http.StatusForbidden }
 
 // Deleted reports whether the answer says that the object has been deleted: a versioned
 // bucket keeps a delete marker in its place.
@@ -40,34 +47,32 @@ func Deleted(err error) bool {
 // Refused reports whether a conditional write was refused because of its
 // condition.
 func Refused(err error) bool {
-	switch code, status := parse(err); {
-	case status == http.StatusPreconditionFailed, code == "PreconditionFailed":
+	switch code(err) {
+	case "PreconditionFailed", "ConditionalRequestConflict", "OperationAborted": // the latter are 409: read, and try again
 		return true
-	case code == "NoSuchKey": // If-Match, and the object was deleted
-		return true
-	case code == "ConditionalRequestConflict", code == "OperationAborted": // 409: read, and try again
+	case "NoSuchKey": // If-Match, and the object was deleted
 		return true
 	}
-	return false
+	return status(err) == http.StatusPreconditionFailed
 }
 
-// parse returns the code and the HTTP status of an error that the server sent;
-// the zero values where it sent none. The code is empty where something on the way
-// answered: the server's own errors have one. (Without it the SDK makes one up, and a
-// message, of the status.)
-func parse(err error) (code string, status int) {
-	if err == nil {
-		return "", 0
-	}
+// status is the HTTP status of an error that the server sent; else 0.
+func status(err error) int {
 	var answer *awshttp.ResponseError
 	if errors.As(err, &answer) {
-		status = answer.HTTPStatusCode()
+		return answer.HTTPStatusCode()
 	}
+	return 0
+}
+
+// code is that of an error that the server sent. It is empty where something on the way answered:
+// the server's own errors have one. (Without it the SDK makes one up, and a message, of the status.)
+func code(err error) string {
 	var api smithy.APIError
-	if errors.As(err, &api) && api.ErrorMessage() != http.StatusText(status) {
-		code = api.ErrorCode()
+	if errors.As(err, &api) && api.ErrorMessage() != http.StatusText(status(err)) {
+		return api.ErrorCode()
 	}
-	return code, status
+	return ""
 }
 
 // keyUnusable is what S3 says of a KMS key that no retry helps. Others of KMS pass:
@@ -91,7 +96,7 @@ func Judge(err error, checksum bool) store.Verdict {
 	if strings.Contains(err.Error(), "get credentials: ") { // nor has this; an instance's role may yet come
 		return store.Passing("the client has no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role")
 	}
-	code, status := parse(err)
+	code, status := code(err), status(err)
 	if code == "" {
 		return store.Verdict{} // something on the way said it
 	}

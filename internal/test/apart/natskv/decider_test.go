@@ -18,60 +18,53 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
-// A key that is gone, in whatever way, is an empty election, and its next record
-// is conditional on the marker that was left.
-func TestDeletedKeyIsAnEmptyElection(t *testing.T) {
-	js := startServer(t).client(t)
-	kv := makeBucket(t, js, func(c *jetstream.KeyValueConfig) { c.LimitMarkerTTL = time.Hour })
+// model is a record as it is in the bucket, for a key that is made by hand.
+func model(t *testing.T, js jetstream.JetStream, kv jetstream.KeyValue) []byte {
+	t.Helper()
 	feedtest.Write(t, natskv.NewDecider(js, bucket, "model", nil), 5, nil)
-	model, err := kv.Get(t.Context(), "model")
+	e, err := kv.Get(t.Context(), "model")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, remove := range map[string]func(t *testing.T) error{
-		"deleted": func(t *testing.T) error { return kv.Delete(t.Context(), "deleted") },
-		"purged":  func(t *testing.T) error { return kv.Purge(t.Context(), "purged") },
-		"expired": func(t *testing.T) error { // of itself
-			return nil
-		},
+	return e.Value()
+}
+
+func markers(c *jetstream.KeyValueConfig) { c.LimitMarkerTTL = time.Hour }
+
+// A key that is gone, in whatever way, is an empty election, and its next record
+// is conditional on the marker that was left.
+func TestDeletedKeyIsAnEmptyElection(t *testing.T) {
+	_, js, kv := inBucket(t, markers)
+	record := model(t, js, kv)
+	for name, remove := range map[string]func() error{
+		"deleted": func() error { return kv.Delete(t.Context(), "deleted") },
+		"purged":  func() error { return kv.Purge(t.Context(), "purged") },
+		"expired": func() error { return nil }, // of itself
 	} {
 		t.Run(name, func(t *testing.T) {
 			var ttl []jetstream.KVCreateOpt
 			if name == "expired" {
 				ttl = append(ttl, jetstream.KeyTTL(time.Second)) // by hand: no decider does that
 			}
-			if _, err := kv.Create(t.Context(), name, model.Value(), ttl...); err != nil {
+			if _, err := kv.Create(t.Context(), name, record, ttl...); err != nil {
 				t.Fatal(err)
 			}
 			d := natskv.NewDecider(js, bucket, name, nil)
 			feed := feedtest.Follow(t, d)
-			held := feedtest.Next(t, feed)
-			if held.Err != nil || held.Vacant() {
-				t.Fatalf("the feed begins with %+v", held)
-			}
-			if err := remove(t); err != nil {
+			held := feedtest.Number(t, feed, 5)
+			if err := remove(); err != nil {
 				t.Fatal(err)
 			}
-			pushed := feedtest.Next(t, feed)
-			if pushed.Err != nil || !pushed.Vacant() || !pushed.Emptied || pushed.ElectionNumber != leaderelection.NoElections {
-				t.Fatalf("pushed: %+v", pushed)
-			}
-			e := feedtest.Read(t, d)
-			if !e.Vacant() || !e.Emptied || e.ElectionNumber != leaderelection.NoElections {
-				t.Fatalf("read: %+v", e)
-			}
-			for _, token := range []leaderelection.LeaderToken{e.Token, pushed.Token} {
-				if age := time.Since(token.CommitTS()); age.Abs() > time.Minute {
-					t.Errorf("CommitTS of the marker is %v ago", age)
+			pushed, read := feedtest.Number(t, feed, 0), feedtest.Read(t, d)
+			for what, e := range map[string]*leaderelection.RaceEntry{"pushed": pushed, "read": read} {
+				if !e.Vacant() || !e.Emptied || e.ElectionNumber != leaderelection.NoElections || time.Since(e.Token.CommitTS()).Abs() > time.Minute {
+					t.Fatalf("%s: %+v", what, e)
 				}
 			}
-			again := feedtest.Follow(t, d)
-			if n := feedtest.Next(t, again); n.Err != nil || !n.Vacant() {
-				t.Errorf("a new feed begins with %+v", n)
-			}
+			feedtest.Number(t, feedtest.Follow(t, d), 0)
 			loses(t, d, held.Token)
 			feedtest.Write(t, d, 1, pushed.Token)
-			loses(t, d, e.Token) // it creates once
+			loses(t, d, read.Token) // it creates once
 			loses(t, d, nil)
 		})
 	}
@@ -80,9 +73,7 @@ func TestDeletedKeyIsAnEmptyElection(t *testing.T) {
 // Also nil, which says that there must be no record, creates after a deletion;
 // and when the markers are cleared away a token of theirs is void.
 func TestCreateAfterDeletion(t *testing.T) {
-	js := startServer(t).client(t)
-	kv := makeBucket(t, js)
-	d := natskv.NewDecider(js, bucket, key, nil)
+	d, _, kv := inBucket(t)
 	for range 2 {
 		feedtest.Write(t, d, 1, nil)
 		if err := kv.Delete(t.Context(), key); err != nil {
@@ -99,14 +90,8 @@ func TestCreateAfterDeletion(t *testing.T) {
 
 // A TTL that somebody has given the key by hand goes with the next write.
 func TestWriteDropsTheKeysTTL(t *testing.T) {
-	js := startServer(t).client(t)
-	kv := makeBucket(t, js, func(c *jetstream.KeyValueConfig) { c.LimitMarkerTTL = time.Hour })
-	feedtest.Write(t, natskv.NewDecider(js, bucket, "model", nil), 1, nil)
-	model, err := kv.Get(t.Context(), "model")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := kv.Create(t.Context(), key, model.Value(), jetstream.KeyTTL(time.Hour)); err != nil {
+	d, js, kv := inBucket(t, markers)
+	if _, err := kv.Create(t.Context(), key, model(t, js, kv), jetstream.KeyTTL(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	ttl := func() string {
@@ -123,8 +108,7 @@ func TestWriteDropsTheKeysTTL(t *testing.T) {
 	if ttl() == "" {
 		t.Fatal("the key was to have a TTL")
 	}
-	d := natskv.NewDecider(js, bucket, key, nil)
-	feedtest.Write(t, d, 2, feedtest.Read(t, d).Token)
+	feedtest.Write(t, d, 6, feedtest.Read(t, d).Token)
 	if v := ttl(); v != "" {
 		t.Errorf("it has a TTL still: %s", v)
 	}
@@ -180,37 +164,23 @@ func TestFeedOverReconnect(t *testing.T) {
 	js := s.client(t)
 	makeBucket(t, js)
 	other := natskv.NewDecider(s.client(t), bucket, key, nil)
-	var ended int
 	for range 5 {
-		t.Run("reconnect", func(t *testing.T) {
-			feed := feedtest.Follow(t, natskv.NewDecider(js, bucket, key, nil))
-			begun := feedtest.Next(t, feed)
-			if begun.Err != nil {
-				t.Fatal(begun.Err)
-			}
-			token := begun.Token
-			if err := js.Conn().ForceReconnect(); err != nil {
-				t.Fatal(err)
-			}
-			last := begun.ElectionNumber + 20
-			for number := begun.ElectionNumber + 1; number <= last; number++ {
-				token = feedtest.Write(t, other, uint64(number), token)
-			}
-			for n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber < last; n = feedtest.Next(t, feed) {
-				if n.Err != nil {
-					t.Logf("it ended: %v", n.Err)
-					ended++
-					break
-				}
-			}
-			for !js.Conn().IsConnected() {
-				if err := js.Conn().FlushTimeout(time.Second); err != nil {
-					t.Logf("flush: %v", err)
-				}
-			}
-		})
+		feed := feedtest.Follow(t, natskv.NewDecider(js, bucket, key, nil))
+		begun := feedtest.Next(t, feed)
+		if begun.Err != nil {
+			t.Fatal(begun.Err)
+		}
+		token, last := begun.Token, begun.ElectionNumber+20
+		if err := js.Conn().ForceReconnect(); err != nil {
+			t.Fatal(err)
+		}
+		for number := begun.ElectionNumber + 1; number <= last; number++ {
+			token = feedtest.Write(t, other, uint64(number), token)
+		}
+		for n := begun; n.Err == nil && n.ElectionNumber < last; n = feedtest.Next(t, feed) {
+		}
+		feedtest.Eventually(t, "it is connected again", js.Conn().IsConnected)
 	}
-	t.Logf("%d of 5 feeds ended", ended)
 }
 
 // Buckets that cannot keep an election are refused before anything is written.
@@ -234,8 +204,7 @@ func TestUnfitBucket(t *testing.T) {
 			if status, err := kv.Status(t.Context()); err != nil || status.Values() > 0 {
 				t.Errorf("something was written: %+v, %v", status, err)
 			}
-			c.Bucket = "" // nor are they made
-			if c.Bucket = name + "-new"; c.Mirror != nil {
+			if c.Bucket = name + "-new"; c.Mirror != nil { // nor are they made
 				c.Mirror.Name = bucket
 			}
 			feedtest.Refuses(t, natskv.NewDecider(js, c.Bucket, key, &natskv.Options{Create: &c}), c.Bucket, key, "Options.Create")
@@ -278,8 +247,7 @@ func TestUnfitStream(t *testing.T) {
 }
 
 func TestWrongNames(t *testing.T) {
-	js := startServer(t).client(t)
-	makeBucket(t, js)
+	_, js, _ := inBucket(t)
 	for _, name := range []string{"", ".", "a.b", "a b", "a*", "a>", "é", "a/b"} {
 		feedtest.Refuses(t, natskv.NewDecider(js, name, key, nil), name, key, "letters, digits")
 	}
@@ -288,36 +256,25 @@ func TestWrongNames(t *testing.T) {
 	}
 }
 
-func TestMissingBucket(t *testing.T) {
-	js := startServer(t).client(t)
-	feedtest.Refuses(t, natskv.NewDecider(js, bucket, key, nil), bucket, key, "nats kv add")
-}
-
 // A bucket that goes away under a decider is named as missing, once that has been
 // seen, and found again when it is there.
 func TestBucketDeletedMeanwhile(t *testing.T) {
-	js := startServer(t).client(t)
-	makeBucket(t, js)
-	d := natskv.NewDecider(js, bucket, key, nil)
+	d, js, _ := inBucket(t)
 	token := feedtest.Write(t, d, 1, nil)
 	if err := js.DeleteKeyValue(t.Context(), bucket); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.WriteEntry(t.Context(), feedtest.State(2, token)); err == nil || errors.Is(err, leaderelection.ErrLostRace) {
+	if err := feedtest.WriteError(t, d, 2, token); err == nil || errors.Is(err, leaderelection.ErrLostRace) {
 		t.Errorf("WriteEntry = %v", err)
 	}
 	feedtest.Refuses(t, d, bucket, key, "nats kv add")
 	makeBucket(t, js)
-	if e := feedtest.Read(t, d); !e.Vacant() || e.ElectionNumber != leaderelection.NoElections {
-		t.Errorf("read %+v", e)
-	}
+	feedtest.Reads(t, d, 0)
 }
 
 // What is not a record is left alone.
 func TestForeignValue(t *testing.T) {
-	js := startServer(t).client(t)
-	kv := makeBucket(t, js)
-	d := natskv.NewDecider(js, bucket, key, nil)
+	d, _, kv := inBucket(t)
 	feedtest.Write(t, d, 1, nil)
 	for name, value := range feedtest.NoRecords() {
 		t.Run(name, func(t *testing.T) {
@@ -334,9 +291,7 @@ func TestForeignValue(t *testing.T) {
 }
 
 func TestTooLarge(t *testing.T) {
-	js := startServer(t).client(t)
-	makeBucket(t, js, func(c *jetstream.KeyValueConfig) { c.MaxValueSize = 1000 })
-	d := natskv.NewDecider(js, bucket, key, nil)
+	d, _, _ := inBucket(t, func(c *jetstream.KeyValueConfig) { c.MaxValueSize = 1000 })
 	e := feedtest.State(1, nil)
 	e.ConnectionParams = make([]byte, 1000)
 	_, err := d.WriteEntry(t.Context(), e)
@@ -345,45 +300,26 @@ func TestTooLarge(t *testing.T) {
 }
 
 func TestTokenOfAnotherElection(t *testing.T) {
-	js := startServer(t).client(t)
-	kv := makeBucket(t, js)
+	d, js, kv := inBucket(t)
 	other := natskv.NewDecider(js, bucket, "other", nil)
-	d := natskv.NewDecider(js, bucket, key, nil)
-	_, err := d.WriteEntry(t.Context(), feedtest.State(1, feedtest.Read(t, other).Token))
-	feedtest.Permanent(t, err, bucket, key, "not read here")
+	feedtest.Permanent(t, feedtest.WriteError(t, d, 1, feedtest.Read(t, other).Token), bucket, key, "not read here")
 	if status, err := kv.Status(t.Context()); err != nil || status.Values() > 0 {
 		t.Errorf("something was written: %+v, %v", status, err)
 	}
 }
 
 func TestNoJetStream(t *testing.T) {
-	t.Run("server", func(t *testing.T) {
-		s := startServer(t, func(o *server.Options) { o.JetStream = false })
-		feedtest.Refuses(t, natskv.NewDecider(s.client(t), bucket, key, nil), bucket, key, "enable JetStream")
-	})
-	t.Run("account", func(t *testing.T) {
-		s := startServer(t, configured(t, `accounts {
-			with    { jetstream: enabled, users: [{user: w, password: p}] }
-			without { users: [{user: o, password: p}] }
-		}`))
-		makeBucket(t, s.client(t, nats.UserInfo("w", "p")))
-		feedtest.Refuses(t, natskv.NewDecider(s.client(t, nats.UserInfo("o", "p")), bucket, key, nil), bucket, key, "enable JetStream")
-	})
-	t.Run("bucket of another account", func(t *testing.T) {
-		s := startServer(t, configured(t, `accounts {
-			one { jetstream: enabled, users: [{user: one, password: p}] }
-			two { jetstream: enabled, users: [{user: two, password: p}] }
-		}`))
-		makeBucket(t, s.client(t, nats.UserInfo("one", "p")))
-		feedtest.Refuses(t, natskv.NewDecider(s.client(t, nats.UserInfo("two", "p")), bucket, key, nil), bucket, key, "nats kv add")
-	})
-}
-
-func TestClosedConnection(t *testing.T) {
-	js := startServer(t).client(t)
-	makeBucket(t, js)
-	js.Conn().Close()
-	feedtest.Refuses(t, natskv.NewDecider(js, bucket, key, nil), bucket, key, "ConnectOptions")
+	plain := startServer(t, func(o *server.Options) { o.JetStream = false })
+	feedtest.Refuses(t, natskv.NewDecider(plain.client(t), bucket, key, nil), bucket, key, "enable JetStream")
+	s := startServer(t, configured(t, `accounts {
+		one  { jetstream: enabled, users: [{user: one, password: p}] }
+		two  { jetstream: enabled, users: [{user: two, password: p}] }
+		none { users: [{user: none, password: p}] }
+	}`))
+	makeBucket(t, s.client(t, nats.UserInfo("one", "p")))
+	for user, says := range map[string]string{"none": "enable JetStream", "two": "nats kv add"} {
+		feedtest.Refuses(t, natskv.NewDecider(s.client(t, nats.UserInfo(user, "p")), bucket, key, nil), bucket, key, says)
+	}
 }
 
 // busy refuses so many writes as a replicated bucket does where the write before is
@@ -404,8 +340,7 @@ func (b *busy) Publish(ctx context.Context, subject string, data []byte, o ...je
 // A bucket that is busy with the write before is asked again, a few times; the race is
 // lost only if the record is another.
 func TestBusyBucket(t *testing.T) {
-	js := startServer(t).client(t)
-	makeBucket(t, js)
+	_, js, _ := inBucket(t)
 	b := &busy{JetStream: js, refuse: 2}
 	d := natskv.NewDecider(b, bucket, key, nil)
 	token := feedtest.Write(t, d, 1, nil)

@@ -43,6 +43,7 @@ func (m message) with(body string) message {
 // may be changed, and is called by one goroutine at a time.
 type hostile struct {
 	js jetstream.JetStream
+	d  *natskv.Decider // by that client
 
 	mu      sync.Mutex
 	deliver func(message) []message
@@ -56,8 +57,9 @@ func (h *hostile) from(deliver func(message) []message) {
 
 func honest(m message) []message { return []message{m} }
 
-func newHostile(t *testing.T, s *inProcess) *hostile {
+func newHostile(t *testing.T) *hostile {
 	t.Helper()
+	s := startServer(t)
 	h := &hostile{deliver: honest}
 	h.js = through(t, between(t, s, func(client, server net.Conn) {
 		go func() { defer server.Close(); _, _ = io.Copy(server, client) }()
@@ -65,6 +67,7 @@ func newHostile(t *testing.T, s *inProcess) *hostile {
 		h.pass(client, bufio.NewReader(server))
 	}))
 	makeBucket(t, s.client(t))
+	h.d = natskv.NewDecider(h.js, bucket, key, nil)
 	return h
 }
 
@@ -114,22 +117,20 @@ func within50ms(t *testing.T, call func(context.Context) error) error {
 
 // Answers that come twice are one answer.
 func TestAnswersTwice(t *testing.T) {
-	h := newHostile(t, startServer(t))
+	h := newHostile(t)
+	d := h.d
 	h.from(func(m message) []message { return []message{m, m} })
-	d := natskv.NewDecider(h.js, bucket, key, nil)
 	for number := range leaderelection.ElectionNumber(5) {
 		feedtest.Write(t, d, uint64(number)+1, feedtest.Read(t, d).Token)
-		if e := feedtest.Read(t, d); e.ElectionNumber != number+1 {
-			t.Errorf("%+v", e)
-		}
+		feedtest.Reads(t, d, uint64(number)+1)
 		loses(t, d, nil)
 	}
 }
 
 // An answer that comes after its call was given up answers no later one.
 func TestAnswersLate(t *testing.T) {
-	h := newHostile(t, startServer(t))
-	d := natskv.NewDecider(h.js, bucket, key, nil)
+	h := newHostile(t)
+	d := h.d
 	token := feedtest.Write(t, d, 1, nil)
 	var kept []message
 	h.from(func(m message) []message {
@@ -147,16 +148,14 @@ func TestAnswersLate(t *testing.T) {
 		return out
 	})
 	loses(t, d, token) // the write that was given up has landed
-	if e := feedtest.Read(t, d); e.ElectionNumber != 2 {
-		t.Errorf("%+v", e)
-	}
+	feedtest.Reads(t, d, 2)
 }
 
 // What answers a write, but is not what the bucket's stream answers to that very
 // write, is no success; nor is a read that is about another key.
 func TestAnswersOfSomethingElse(t *testing.T) {
-	h := newHostile(t, startServer(t))
-	d, other := natskv.NewDecider(h.js, bucket, key, nil), natskv.NewDecider(h.js, bucket, "other", nil)
+	h := newHostile(t)
+	d, other := h.d, natskv.NewDecider(h.js, bucket, "other", nil)
 	token := feedtest.Write(t, d, 1, nil)
 	var first message // the last answer to a write
 	h.from(func(m message) []message {
@@ -188,7 +187,7 @@ func TestAnswersOfSomethingElse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now := feedtest.Read(t, d)
 			h.from(replaced(body))
-			_, err := d.WriteEntry(t.Context(), feedtest.State(uint64(now.ElectionNumber)+1, now.Token))
+			err := feedtest.WriteError(t, d, uint64(now.ElectionNumber)+1, now.Token)
 			h.from(honest)
 			doubtful(t, "writing", err)
 		})
@@ -203,24 +202,21 @@ func TestAnswersOfSomethingElse(t *testing.T) {
 		answer.subject = m.subject
 		return []message{answer}
 	})
-	_, err := d.ReadCurrent(t.Context())
-	doubtful(t, "reading", err)
+	doubtful(t, "reading", feedtest.ReadError(t, d))
 }
 
 // A server that answers PINGs and no request costs time only, and is not left:
 // another would ask the same stream.
 func TestAnswersToPingsOnly(t *testing.T) {
-	h := newHostile(t, startServer(t))
-	d := natskv.NewDecider(h.js, bucket, key, nil)
+	h := newHostile(t)
+	d := h.d
 	feed := feedtest.Follow(t, d)
 	feedtest.Next(t, feed)
 	h.from(func(message) []message { return nil })
 	doubtful(t, "writing", within50ms(t, func(ctx context.Context) error { _, err := d.WriteEntry(ctx, feedtest.State(1, nil)); return err }))
 	doubtful(t, "following", feedtest.Next(t, feed).Err)
 	h.from(honest)
-	if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
-		t.Errorf("%+v", e)
-	}
+	feedtest.Reads(t, d, 1)
 	if n := h.js.Conn().Stats().Reconnects; n != 0 {
 		t.Errorf("%d reconnects", n)
 	}
@@ -254,39 +250,6 @@ func callsEnd(t *testing.T, d *natskv.Decider, token leaderelection.LeaderToken)
 	}
 }
 
-// A server that has stopped answering holds no call for longer than its ctx
-// lasts, and what is said of it is neither that a race was lost nor that there is
-// no hope.
-func TestHungServer(t *testing.T) {
-	s := startServer(t)
-	relay := stores.NewRelay(t, s.addr())
-	js := through(t, relay.Addr)
-	makeBucket(t, js)
-	d := natskv.NewDecider(js, bucket, key, nil)
-	unused := natskv.NewDecider(js, bucket, "another", nil) // that has yet to look up its bucket
-	token := feedtest.Write(t, d, 1, nil)
-	feed := feedtest.Follow(t, d)
-	feedtest.Next(t, feed)
-
-	relay.Cut()
-	callsEnd(t, d, token)
-	callsEnd(t, unused, nil)
-	feedtest.Passing(t, feedtest.Next(t, feed).Err)
-	relay.Heal()
-	// The write of above may have landed, or land only now: that is for the record
-	// to say, the next time one asks.
-	for {
-		e := feedtest.Read(t, d)
-		_, err := d.WriteEntry(t.Context(), feedtest.State(uint64(e.ElectionNumber)+1, e.Token))
-		if err == nil {
-			return
-		}
-		if !errors.Is(err, leaderelection.ErrLostRace) || e.ElectionNumber > 2 {
-			t.Fatal(err)
-		}
-	}
-}
-
 // While there is no connection, a call fails at once, and sends nothing later.
 func TestNotConnected(t *testing.T) {
 	s := startServer(t)
@@ -300,21 +263,18 @@ func TestNotConnected(t *testing.T) {
 		_ = js.Conn().FlushTimeout(10 * time.Millisecond)
 	}
 	begin := time.Now()
-	_, err := d.WriteEntry(t.Context(), feedtest.State(2, token))
-	feedtest.Passing(t, err)
+	feedtest.Passing(t, feedtest.WriteError(t, d, 2, token))
 	if took := time.Since(begin); took > time.Second {
 		t.Errorf("after %v", took)
 	}
 	s.Start(t)
 	<-status
-	if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
-		t.Errorf("the write that failed has landed: %+v", e)
-	}
+	feedtest.Reads(t, d, 1) // the write that failed has not landed
 	feedtest.Write(t, d, 2, token)
 }
 
-// What a caller sends over the same connection may fill it when the server falls
-// silent. Calls end with their ctx all the same.
+// A server that has stopped answering holds no call for longer than its ctx lasts, even if what a caller
+// sends over the same connection has filled it.
 func TestSilentServerAndFullConnection(t *testing.T) {
 	s := startServer(t)
 	relay := stores.NewRelay(t, s.addr())
@@ -322,8 +282,12 @@ func TestSilentServerAndFullConnection(t *testing.T) {
 	nc := js.Conn()
 	makeBucket(t, js)
 	d := natskv.NewDecider(js, bucket, key, nil)
+	unused := natskv.NewDecider(js, bucket, "another", nil) // that has yet to look up its bucket
 	token := feedtest.Write(t, d, 1, nil)
+	feed := feedtest.Follow(t, d)
+	feedtest.Next(t, feed)
 	relay.Cut()
+	callsEnd(t, unused, nil)
 	full := make(chan struct{})
 	go func() { // until a write blocks, and holds the connection's lock
 		defer close(full)
@@ -344,6 +308,7 @@ func TestSilentServerAndFullConnection(t *testing.T) {
 		}
 	}
 	callsEnd(t, d, token)
+	feedtest.Passing(t, feedtest.Next(t, feed).Err)
 }
 
 // A server that refuses the user for a while, as while passwords are changed, is
@@ -365,19 +330,16 @@ func TestRefusedForAWhile(t *testing.T) {
 		v, err := other.Varz(nil)
 		return err == nil && v.TotalConnections >= 4
 	})
-	_, err := d.ReadCurrent(t.Context())
+	err := feedtest.ReadError(t, d)
 	doubtful(t, "reading", err)
-	if !strings.Contains(err.Error(), "not connected") || !strings.Contains(err.Error(), "Authorization") {
-		t.Errorf("while the user is refused: %v", err)
-	}
+	feedtest.Says(t, err, "not connected", "Authorization")
 	other.Stop()
 	s.Start(t)
 	feedtest.Eventually(t, "it is served", func() bool { return feedtest.ReadError(t, d) == nil })
 	feedtest.Write(t, d, 2, token)
 }
 
-// A connection of the caller's that has given up says how to make one that does
-// not.
+// A connection of the caller's that is closed, or has given up, says how to make one that does not.
 func TestConnectionThatGaveUp(t *testing.T) {
 	s := startServer(t)
 	js := s.client(t, nats.MaxReconnects(1), nats.ReconnectWait(time.Millisecond))
@@ -386,5 +348,8 @@ func TestConnectionThatGaveUp(t *testing.T) {
 	closed := js.Conn().StatusChanged(nats.CLOSED)
 	s.Stop()
 	<-closed
+	feedtest.Refuses(t, d, bucket, key, "ConnectOptions")
+	d, js, _ = inBucket(t)
+	js.Conn().Close()
 	feedtest.Refuses(t, d, bucket, key, "ConnectOptions")
 }

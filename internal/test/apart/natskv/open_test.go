@@ -56,11 +56,8 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	status, err := kv.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c := status.Config(); c.Storage != jetstream.MemoryStorage || c.Replicas != 1 || c.Description != "who leads" || c.TTL != 0 {
-		t.Errorf("made %+v", c)
+	if c := status.Config(); err != nil || c.Storage != jetstream.MemoryStorage || c.Replicas != 1 || c.Description != "who leads" || c.TTL != 0 {
+		t.Errorf("made %+v, %v", c, err)
 	}
 	if _, err := kv.Get(t.Context(), "services/web.1"); err != nil {
 		t.Error(err)
@@ -68,20 +65,14 @@ func TestOpen(t *testing.T) {
 
 	// Without create, and with one that is there, it is used as it is.
 	for _, query := range []string{"", "?create=false", "?create=true&storage=file&replicas=1"} {
-		if e := feedtest.Read(t, opened(t, at(t, s, nil, "/made/services/web.1"+query))); e.ElectionNumber != 1 {
-			t.Errorf("%s: read %+v", query, e)
-		}
+		feedtest.Reads(t, opened(t, at(t, s, nil, "/made/services/web.1"+query)), 1)
 	}
-	if _, err := opened(t, at(t, s, nil, "/missing/key")).ReadCurrent(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) {
-		t.Errorf("a bucket that is missing: %v", err)
-	}
+	feedtest.Refuses(t, opened(t, at(t, s, nil, "/missing/key")), "nats kv add")
 
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := d.ReadCurrent(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) {
-		t.Errorf("closed: %v", err)
-	}
+	feedtest.Permanent(t, feedtest.ReadError(t, d), "closed")
 	own := natskv.NewDecider(s.client(t), "made", "key", nil)
 	if err := own.Close(); err != nil {
 		t.Error(err)
@@ -264,8 +255,7 @@ func TestOpenInADomain(t *testing.T) {
 	u := at(t, s, url.UserPassword("u", "p"), "/b/k?create=true&domain=hub&inbox_prefix=_MINE")
 	candidate(t, opened(t, u))
 	u.RawQuery = "domain=elsewhere&inbox_prefix=_MINE"
-	_, err := opened(t, u).ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, "b", "k", "$JS.elsewhere.API")
+	feedtest.Permanent(t, feedtest.ReadError(t, opened(t, u)), "b", "k", "$JS.elsewhere.API")
 }
 
 // Open gives up with its ctx, also on a server that accepts and then says nothing.
@@ -355,13 +345,8 @@ var (
 )
 
 // restricted returns a client of a user "u" that may publish to these subjects
-// and receive answers, and one of a user that may do anything.
-func restricted(t *testing.T, publish ...string) (user, admin jetstream.JetStream) {
-	t.Helper()
-	return restrictedTo(t, "_INBOX.>", publish...)
-}
-
-func restrictedTo(t *testing.T, inbox string, publish ...string) (user, admin jetstream.JetStream) {
+// and receive answers by inbox, and one of a user that may do anything.
+func restricted(t *testing.T, inbox string, publish ...string) (user, admin jetstream.JetStream) {
 	t.Helper()
 	s := startServer(t, configured(t, fmt.Sprintf(`accounts { main { jetstream: enabled, users: [
 		{user: admin, password: p},
@@ -372,13 +357,10 @@ func restrictedTo(t *testing.T, inbox string, publish ...string) (user, admin je
 
 // What the package comment lists is enough.
 func TestPermissionsListedSuffice(t *testing.T) {
-	user, admin := restricted(t, lookUp, get, put, watch)
+	user, admin := restricted(t, "_INBOX.>", lookUp, get, put, watch)
 	makeBucket(t, admin)
 	candidate(t, natskv.NewDecider(user, bucket, key, nil))
-}
-
-func TestPermissionsListedSufficeToCreate(t *testing.T) {
-	user, _ := restricted(t, lookUp, get, put, watch, make1, make2)
+	user, _ = restricted(t, "_INBOX.>", lookUp, get, put, watch, make1, make2) // to create
 	candidate(t, natskv.NewDecider(user, bucket, key, &natskv.Options{Create: &jetstream.KeyValueConfig{Replicas: 1}}))
 }
 
@@ -386,18 +368,15 @@ func TestPermissionsListedSufficeToCreate(t *testing.T) {
 func candidate(t *testing.T, d *natskv.Decider) {
 	t.Helper()
 	feed := feedtest.Follow(t, d)
-	if n := feedtest.Next(t, feed); n.Err != nil {
-		t.Fatalf("Changes: %v", n.Err)
-	}
+	feedtest.Number(t, feed, 0)
 	feedtest.Write(t, d, 2, feedtest.Write(t, d, 1, feedtest.Read(t, d).Token))
 	loses(t, d, nil)
-	for n := feedtest.Next(t, feed); ; n = feedtest.Next(t, feed) {
-		if n.Err != nil {
-			t.Fatalf("Changes: %v", n.Err)
-		}
-		if n.ElectionNumber == 2 {
-			return
-		}
+	n := feedtest.Next(t, feed)
+	for n.Err == nil && n.ElectionNumber < 2 {
+		n = feedtest.Next(t, feed)
+	}
+	if n.Err != nil {
+		t.Fatalf("Changes: %v", n.Err)
 	}
 }
 
@@ -417,7 +396,7 @@ func TestPermissionMissing(t *testing.T) {
 		{"answers", "_ELSEWHERE.>", []string{lookUp, get, put, watch}, "ReadCurrent WriteEntry Changes", "_INBOX"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			user, admin := restrictedTo(t, c.inbox, c.publish...)
+			user, admin := restricted(t, c.inbox, c.publish...)
 			kv := makeBucket(t, admin)
 			d := natskv.NewDecider(user, bucket, key, nil)
 			begin := time.Now()
@@ -448,18 +427,15 @@ func TestPermissionMissing(t *testing.T) {
 // A permission that was missing, and has been given since, is not held against
 // later failures.
 func TestPermissionMissingIsForgotten(t *testing.T) {
-	user, admin := restricted(t, lookUp, get, watch, "$KV.elections.billing2")
+	user, admin := restricted(t, "_INBOX.>", lookUp, get, watch, "$KV.elections.billing2")
 	makeBucket(t, admin)
 	d := natskv.NewDecider(user, bucket, key, nil)
-	if _, err := d.WriteEntry(t.Context(), feedtest.State(1, nil)); !errors.Is(err, leaderelection.ErrPermanent) {
-		t.Fatalf("WriteEntry = %v", err)
-	}
+	feedtest.Permanent(t, feedtest.WriteError(t, d, 1, nil))
 	feedtest.Read(t, d)
 	if err := admin.DeleteKeyValue(t.Context(), bucket); err != nil {
 		t.Fatal(err)
 	}
-	_, err := d.ReadCurrent(t.Context())
-	if err == nil || errors.Is(err, nats.ErrPermissionViolation) {
+	if err := feedtest.ReadError(t, d); err == nil || errors.Is(err, nats.ErrPermissionViolation) {
 		t.Errorf("ReadCurrent = %v", err)
 	}
 }

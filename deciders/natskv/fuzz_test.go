@@ -1,4 +1,4 @@
-package dial
+package natskv
 
 import (
 	"encoding/json"
@@ -25,7 +25,7 @@ func FuzzContext(f *testing.F) {
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var to Target
+		var to target
 		if to.fromContext("c") != nil {
 			return
 		}
