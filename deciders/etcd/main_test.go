@@ -172,6 +172,7 @@ func TestClosedClient(t *testing.T) {
 }
 
 func TestOutage(t *testing.T) { ec.Outage(t) }
+func TestFaults(t *testing.T) { ec.Faults(t) }
 
 func TestProcesses(t *testing.T) {
 	stores.Nightly(t, "real processes elect by the wall clock")
