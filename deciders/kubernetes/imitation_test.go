@@ -25,8 +25,8 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/kubernetes"
+	"github.com/c8e606e4/leaderelection/internal/test/sim/overhttp"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
 
 // imitation answers as a kube-apiserver does what this package and client-go ask about
@@ -274,34 +274,12 @@ func (s *imitation) lease(name string) *coordinationv1.Lease {
 	return s.leases[name].DeepCopy()
 }
 
-// Nothing that answers in the API server's place with a success is believed: neither that
-// something was written, nor that the election is empty, nor what a watch tells.
+// Nothing that answers in the API server's place with a success is believed.
 func TestLies(t *testing.T) {
-	for _, lie := range httpfault.Lies() {
-		t.Run(lie.Name, func(t *testing.T) {
-			s := newImitation()
-			liar := &httpfault.Liar{Next: s, About: func(r *http.Request) bool { return true }}
-			honest, d := decider(imitationClient(t, s), "one"), decider(imitationClient(t, liar), "one")
-			token := feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
-			token = feedtest.Write(t, d, 2, token)
-			feedtest.Read(t, d)
-			liar.Tell(&lie)
-			if next, err := d.WriteEntry(t.Context(), feedtest.State(3, token)); err == nil || errors.Is(err, leaderelection.ErrPermanent) {
-				t.Errorf("WriteEntry: %v, %v", next, err)
-			}
-			e, err := d.ReadCurrent(t.Context())
-			if err == nil && (!lie.Replay || e.ElectionNumber > 2) { // an old answer may be read
-				t.Errorf("ReadCurrent: %+v", e)
-			}
-			if err == nil && e.ElectionNumber == 0 && lie.Name != "ReplayFirst" { // when it was empty
-				t.Errorf("it reads as empty: %+v", e)
-			}
-			if liar.Told() == 0 {
-				t.Error("no lie was told")
-			}
-			feedtest.Reads(t, honest, 2)
-		})
-	}
+	overhttp.Disbelieves(t, overhttp.Store{
+		Decider: func(c *http.Client) leaderelection.RaceDecider { return decider(imitationClient(t, c.Transport), "one") },
+		Writes:  func(r *http.Request) bool { return r.Method != http.MethodGet },
+	}, newImitation())
 }
 
 // twisted changes what the API server answers to PUT.
