@@ -3,7 +3,6 @@ package consul_test
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -233,7 +232,10 @@ func TestRefusals(t *testing.T) {
 		{302, "", false, "proxy"},
 	} {
 		c := &changed{s: newImitation()}
-		c.read = func(a *reply) { a.says(no.status, no.text) }
+		c.read = func(a *reply) {
+			a.says(no.status, no.text)
+			a.header.Set("Retry-After", "7") // a pause that is asked for is handed on
+		}
 		c.write = c.read
 		d := c.decider(nil)
 		_, read := d.ReadCurrent(t.Context())
@@ -246,6 +248,7 @@ func TestRefusals(t *testing.T) {
 			} else {
 				feedtest.Passing(t, err, "elections/one", no.words)
 			}
+			feedtest.Pauses(t, err, 7*time.Second)
 		}
 	}
 }
@@ -373,25 +376,6 @@ func TestRequests(t *testing.T) {
 	d = consul.NewDecider(&http.Client{Transport: s.transport()}, "http://imitation.invalid", key, nil)
 	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
 	feedtest.Reads(t, d, 1)
-}
-
-// A pause that the agent, or something on the way, asks for is handed on.
-func TestRetryAfter(t *testing.T) {
-	for code, text := range map[int]string{429: "rate limit reached", 503: "busy"} {
-		c := &changed{s: newImitation()}
-		c.read = func(a *reply) {
-			a.says(code, text)
-			a.header.Set("Retry-After", "7")
-		}
-		c.write = c.read
-		d := c.decider(nil)
-		_, read := d.ReadCurrent(t.Context())
-		_, wrote := d.WriteEntry(t.Context(), feedtest.State(1, nil))
-		for _, err := range []error{read, wrote, feedtest.Next(t, feedtest.Follow(t, d)).Err} {
-			feedtest.Passing(t, err)
-			feedtest.Pauses(t, err, 7*time.Second)
-		}
-	}
 }
 
 // imitation answers as a Consul agent does what this package asks, without sockets, so that
@@ -630,16 +614,3 @@ func TestImitation(t *testing.T) {
 		return func() leaderelection.RaceDecider { return s.decider(nil) }
 	}, nil)
 }
-
-// polled is a Decider without its feed.
-type polled struct{ d *consul.Decider }
-
-func (p polled) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	return p.d.ReadCurrent(ctx)
-}
-
-func (p polled) WriteEntry(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	return p.d.WriteEntry(ctx, e)
-}
-
-func (p polled) String() string { return p.d.String() }
