@@ -16,23 +16,6 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
-func TestLostAnswerLands(t *testing.T) {
-	d := memory.NewDecider()
-	d.Inject(memory.LoseAnswers().On(memory.Write).Times(1))
-	if _, err := d.ReadCurrent(t.Context()); err != nil {
-		t.Fatalf("reads are to work: %v", err)
-	}
-	e := entry("a", 1, 0)
-	if _, err := d.WriteEntry(t.Context(), &e); !errors.Is(err, memory.ErrLost) || errors.Is(err, leaderelection.ErrLostRace) {
-		t.Errorf("WriteEntry = %v", err)
-	}
-	now := d.Entry()
-	if now.LeaderID != "a" {
-		t.Errorf("the write did not land: %+v", now)
-	}
-	write(t, d, now.Token, entry("a", 1, 1)) // the fault was for one write
-}
-
 func TestLostRequestDoesNotLand(t *testing.T) {
 	d := memory.NewDecider()
 	other := d.Handle()
