@@ -241,32 +241,6 @@ func parse(data []byte) (*leaderelection.RaceEntry, error) {
 	case !utf8.Valid(data):
 		return nil, errors.New("it is not UTF-8 text")
 	}
-	if e := own(data); e != nil {
-		return e, nil
-	}
-	return strictly(data)
-}
-
-// own returns the entry in data if Marshal would write just these bytes for it, as is
-// nearly always so: then there is nothing that the strict reader would find. Else nil.
-// It allocates a quarter of what the strict reader does.
-func own(data []byte) *leaderelection.RaceEntry {
-	var f entryFields
-	if err := json.Unmarshal(data, &f); err != nil {
-		return nil
-	}
-	e, err := entry(&f)
-	if err != nil {
-		return nil
-	}
-	if again, err := Marshal(e); err != nil || !bytes.Equal(again, data) {
-		return nil
-	}
-	return e
-}
-
-// strictly reads a record of any order, white space and unknown fields.
-func strictly(data []byte) (*leaderelection.RaceEntry, error) {
 	raw, err := object(data)
 	if err != nil {
 		return nil, err
