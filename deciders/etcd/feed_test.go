@@ -34,7 +34,7 @@ func TestNews(t *testing.T) { ec.News(t, nil) }
 func TestHungConnectionIsNoticed(t *testing.T) {
 	stores.Nightly(t, "it cuts connections and waits")
 	proxy := stores.NewRelay(t, stores.Etcd(t).Endpoint)
-	victim := opened(t, "etcd://"+proxy.Addr+"/k")
+	victim := ec.Opened(t, "etcd://"+proxy.Addr+"/k")
 	feed := feedtest.Follow(t, victim)
 	if n := feedtest.Next(t, feed); n.Err != nil {
 		t.Fatal(n.Err)

@@ -277,8 +277,10 @@ func (s *imitation) lease(name string) *coordinationv1.Lease {
 // Nothing that answers in the API server's place with a success is believed.
 func TestLies(t *testing.T) {
 	overhttp.Disbelieves(t, overhttp.Store{
-		Decider: func(c *http.Client) leaderelection.RaceDecider { return decider(imitationClient(t, c.Transport), "one") },
-		Writes:  func(r *http.Request) bool { return r.Method != http.MethodGet },
+		Decider: func(c *http.Client) leaderelection.RaceDecider {
+			return decider(imitationClient(t, c.Transport), "one")
+		},
+		Writes: func(r *http.Request) bool { return r.Method != http.MethodGet },
 	}, newImitation())
 }
 

@@ -56,8 +56,8 @@ func TestForeignMessages(t *testing.T) {
 // told not to; what comes from the other one does no harm.
 func TestDatabasesShareChannels(t *testing.T) {
 	server := stores.Redis(t)
-	zero := opened(t, "redis://"+server.Addr+"/0?key=k")
-	one := opened(t, "redis://"+server.Addr+"/1?key=k&channel=one")
+	zero := rd.Opened(t, "redis://"+server.Addr+"/0?key=k")
+	one := rd.Opened(t, "redis://"+server.Addr+"/1?key=k&channel=one")
 	feeds := []<-chan feedtest.Item{feedtest.Follow(t, zero), feedtest.Follow(t, one)}
 	for _, feed := range feeds {
 		feedtest.Next(t, feed)

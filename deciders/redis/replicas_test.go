@@ -122,7 +122,7 @@ func TestInherit(t *testing.T) {
 func TestWaitNotPermitted(t *testing.T) {
 	server := stores.Redis(t)
 	server.Ask(t, "ACL SETUSER candidate on >secret ~k &* +@all -wait")
-	d := opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k&wait_replicas=1", server.Addr))
+	d := rd.Opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k&wait_replicas=1", server.Addr))
 	feedtest.Permanent(t, feedtest.WriteError(t, d, 1, nil), `"k"`, "WAIT", "ACL")
 }
 
@@ -132,9 +132,9 @@ func TestSentinelFailOver(t *testing.T) {
 	master := stores.Redis(t)
 	stores.RedisReplica(t, master)
 	sentinel := stores.RedisSentinel(t, master, 1)
-	d := opened(t, "redis://"+sentinel.Addr+"?key=k&master_name=main&wait_replicas=1")
+	d := rd.Opened(t, "redis://"+sentinel.Addr+"?key=k&master_name=main&wait_replicas=1")
 	token := feedtest.Write(t, d, 7, nil)
-	observer := opened(t, "redis://"+sentinel.Addr+"?key=k&master_name=main")
+	observer := rd.Opened(t, "redis://"+sentinel.Addr+"?key=k&master_name=main")
 	feed := feedtest.Follow(t, observer)
 	feedtest.Number(t, feed, 7)
 	master.Stop()
@@ -181,7 +181,7 @@ func TestReplicaHangs(t *testing.T) {
 			server := stores.Redis(t)
 			replica := stores.RedisReplica(t, server, "--enable-debug-command", "yes")
 			grant(t, server, append(documented(t), "+wait"))
-			d := opened(t, fmt.Sprintf("redis://%s%s?key=k&wait_replicas=1", user, server.Addr))
+			d := rd.Opened(t, fmt.Sprintf("redis://%s%s?key=k&wait_replicas=1", user, server.Addr))
 			elected, ousted := make(chan struct{}, 10), make(chan struct{}, 10)
 			ctx, cancel := context.WithCancel(t.Context())
 			c, err := leaderelection.Config{
@@ -261,18 +261,18 @@ func TestDurabilityOfReplicas(t *testing.T) {
 func TestDurabilityOfManagedServer(t *testing.T) {
 	server := stores.Redis(t)
 	server.Ask(t, "ACL SETUSER candidate on >secret ~k &* +@all -config")
-	w, err := opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k", server.Addr)).Durability(t.Context())
+	w, err := rd.Opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k", server.Addr)).Durability(t.Context())
 	feedtest.Warns(t, w, "appendonly is no")
 	feedtest.Says(t, err, `"k"`, "refuses CONFIG GET", "appendfsync", "min-replicas-to-write")
 
 	server.Ask(t, "ACL SETUSER candidate -info")
-	w, err = opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k", server.Addr)).Durability(t.Context())
+	w, err = rd.Opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k", server.Addr)).Durability(t.Context())
 	feedtest.Warns(t, w)
 	feedtest.Says(t, err, "refuses INFO", "refuses CONFIG")
 
 	// What the documentation calls optional is enough.
 	grant(t, server, append(documented(t), "+info", "+config|get"))
-	feedtest.Examines(t, opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k", server.Addr)), "appendonly is no")
+	feedtest.Examines(t, rd.Opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k", server.Addr)), "appendonly is no")
 }
 
 // In a Cluster the key's own master is asked.
@@ -285,7 +285,7 @@ func TestDurabilityOfCluster(t *testing.T) {
 	nodes[1].Ask(t, "CONFIG SET appendfsync no")
 	bad := 0
 	for i := range 6 {
-		w, err := opened(t, fmt.Sprintf("redis://%s?key=election:%d&cluster=true", nodes[0].Addr, i)).Durability(t.Context())
+		w, err := rd.Opened(t, fmt.Sprintf("redis://%s?key=election:%d&cluster=true", nodes[0].Addr, i)).Durability(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

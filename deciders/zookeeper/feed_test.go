@@ -27,7 +27,7 @@ func TestLostSession(t *testing.T) {
 	t.Parallel()
 	server := stores.ZooKeeper(t)
 	proxy := stores.NewRelay(t, server.Addr)
-	victim := opened(t, "zookeeper://"+proxy.Addr+"/e?session_timeout=1s")
+	victim := zoo.Opened(t, "zookeeper://"+proxy.Addr+"/e?session_timeout=1s")
 	writer := decider(client(t, server.Addr))
 	token := feedtest.Write(t, writer, 1, nil)
 	feed := feedtest.Follow(t, victim)

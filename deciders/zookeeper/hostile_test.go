@@ -238,7 +238,7 @@ func TestOtherServers(t *testing.T) {
 					_ = c.Close()
 				}
 			}()
-			d := opened(t, "zookeeper://"+l.Addr().String()+"/e?session_timeout=300ms")
+			d := zoo.Opened(t, "zookeeper://"+l.Addr().String()+"/e?session_timeout=300ms")
 			e, err := d.ReadCurrent(storetest.Within(t, time.Second))
 			feedtest.Passing(t, err, "/e")
 			if e != nil || errors.Is(err, leaderelection.ErrLostRace) {

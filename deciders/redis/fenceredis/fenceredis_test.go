@@ -280,14 +280,6 @@ func TestGuardConfirm(t *testing.T) {
 	}
 }
 
-// In a cluster, a fence is in the slot of the election's name alone, as keys can be that are tagged
-// with it.
-func TestKeyHasAHashTag(t *testing.T) {
-	if key := fenceredis.Key("orders"); key != "{orders}:fence" {
-		t.Errorf("%q", key)
-	}
-}
-
 // A Guard without a client admits nothing, and does not panic.
 func TestZeroGuard(t *testing.T) {
 	token := fencetest.Orders(1)
