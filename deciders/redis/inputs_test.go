@@ -49,12 +49,9 @@ func TestForeignValueIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestEmptyKeyAndClosedClient(t *testing.T) {
+func TestClosedClient(t *testing.T) {
 	c := client(t, stores.Redis(t).Addr)
-	d := redis.NewDecider(c, "", nil)
-	feedtest.Refuses(t, d, "the key is empty")
-
-	d = redis.NewDecider(c, "k", nil)
+	d := redis.NewDecider(c, "k", nil)
 	token := feedtest.Write(t, d, 1, nil)
 	if err := d.Close(); err != nil { // the client is the caller's
 		t.Fatal(err)
@@ -155,9 +152,11 @@ func TestServerThatCannotWrite(t *testing.T) {
 	}
 }
 
-// A bare number counts nanoseconds: nobody means so few.
-func TestBareNumbers(t *testing.T) {
-	c := client(t, "127.0.0.1:1")
+func TestBadInputs(t *testing.T) {
+	c := client(t, "127.0.0.1:1") // nobody is asked
+	feedtest.Refuses(t, redis.NewDecider(nil, "k", nil), "the client is nil")
+	feedtest.Refuses(t, redis.NewDecider(c, "", nil), "the key is empty")
+	// A bare number counts nanoseconds: nobody means so few.
 	feedtest.Refuses(t, redis.NewDecider(c, "one", &redis.Options{FeedSilence: 10}), "nanoseconds")
 	feedtest.Refuses(t, redis.NewDecider(c, "one", &redis.Options{WaitTimeout: 10}), "nanoseconds")
 	feedtest.Refuses(t, redis.NewDecider(c, "one", &redis.Options{FeedSilence: -1}), "negative")

@@ -241,11 +241,6 @@ func TestCtxIsObeyed(t *testing.T) {
 	proxy.Heal()
 }
 
-// Without a client every call says so.
-func TestNilClient(t *testing.T) {
-	feedtest.Permanent(t, feedtest.ReadError(t, redis.NewDecider(nil, "k", nil)), "the client is nil")
-}
-
 func TestProcesses(t *testing.T)           { rd.Processes(t) }
 func TestFaults(t *testing.T)              { rd.Faults(t) }
 func TestAbandonedConnection(t *testing.T) { rd.Abandons(t, "") }

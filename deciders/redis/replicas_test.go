@@ -1,7 +1,6 @@
 package redis_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -182,33 +181,12 @@ func TestReplicaHangs(t *testing.T) {
 			replica := stores.RedisReplica(t, server, "--enable-debug-command", "yes")
 			grant(t, server, append(documented(t), "+wait"))
 			d := rd.Opened(t, fmt.Sprintf("redis://%s%s?key=k&wait_replicas=1", user, server.Addr))
-			elected, ousted := make(chan struct{}, 10), make(chan struct{}, 10)
-			ctx, cancel := context.WithCancel(t.Context())
-			c, err := leaderelection.Config{
-				Decider: d, LeaderID: "a", TermLength: time.Second, MaxClockSkew: 50 * time.Millisecond,
-				OnElected: func(ctx context.Context, _ *leaderelection.TimeView) {
-					elected <- struct{}{}
-					<-ctx.Done()
-					ousted <- struct{}{}
-				},
-			}.Start(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { cancel(); _ = c.Wait() })
-			await := func(what string, ch <-chan struct{}) {
-				t.Helper()
-				select {
-				case <-ch:
-				case <-time.After(15 * time.Second):
-					t.Fatalf("not %s; %+v", what, c.Leader())
-				}
-			}
-			await("elected", elected)
-			go func() { _, _ = stores.AskRedis(ctx, replica.Addr, "DEBUG SLEEP 2") }()
-			await("ousted", ousted)
+			c, elected := feedtest.Campaign(t, d, "a", time.Second, 50*time.Millisecond)
+			<-elected
+			go func() { _, _ = stores.AskRedis(t.Context(), replica.Addr, "DEBUG SLEEP 2") }()
+			feedtest.Eventually(t, "it is ousted", func() bool { return !c.View().ValueInFuture() })
 			begun := time.Now()
-			await("elected again", elected)
+			<-elected
 			t.Logf("leads again after %v", time.Since(begun))
 		})
 	}
