@@ -458,64 +458,81 @@ func TestWatchIsResumed(t *testing.T) {
 	})
 }
 
-// says answers everything with one Status.
-type says struct {
-	code   int
-	reason metav1.StatusReason
-	name   string
-	plain  bool // a text instead
-	asked  *int
+// answers is a transport that answers everything with one Status, or with a page if that has no reason.
+func answers(status metav1.Status, asked *int) roundTrip {
+	status.TypeMeta, status.Status = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, "Failure"
+	return func(r *http.Request) (*http.Response, error) {
+		*asked++
+		data, err := json.Marshal(&status)
+		if status.Reason == "" {
+			data = []byte("<html>no</html>")
+		}
+		a := response(r, int(status.Code), io.NopCloser(bytes.NewReader(data)))
+		if status.Reason == "" {
+			a.Header.Set("Content-Type", "text/html")
+		}
+		a.Header.Set("Retry-After", "1")
+		return a, err
+	}
 }
 
-func (s says) RoundTrip(r *http.Request) (*http.Response, error) {
-	*s.asked++
-	code, status := refusal(s.code, s.reason, s.name)
-	if code == 429 {
-		status.(*metav1.Status).Details.RetryAfterSeconds = 1 // as NewTooManyRequests does; with a Status, client-go ignores the header
-	}
-	data, err := json.Marshal(status)
-	if s.plain {
-		data = []byte("<html>no</html>")
-	}
-	a := response(r, code, io.NopCloser(bytes.NewReader(data)))
-	if s.plain {
-		a.Header.Set("Content-Type", "text/html")
-	}
-	a.Header.Set("Retry-After", "1")
-	return a, err
-}
-
-// Refusals are judged by who makes them, and no request is made twice: the campaign
-// retries, which client-go would do ten times, silently.
+// Refusals are judged by who makes them, and no request is made twice: the campaign retries, which
+// client-go would do ten times, silently. What the API server says is told as it is; advice is given
+// only if that is the cause for sure.
 func TestRefusalsByOthers(t *testing.T) {
+	const role, short = "bind the candidate's service account", "keep ConnectionParams"
+	of := func(name string) *metav1.StatusDetails { return &metav1.StatusDetails{Kind: "leases", Name: name} }
+	cause := func(kind metav1.CauseType, field string) *metav1.StatusDetails {
+		return &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: kind, Field: field}}}
+	}
 	for name, c := range map[string]struct {
-		says
-		words string
+		status    metav1.Status
+		permanent bool
+		words     string // besides the server's own
 	}{
-		"not found, of another": {says{code: 404, reason: metav1.StatusReasonNotFound, name: "two"}, "imitated"},
-		"not found, by a proxy": {says{code: 404, plain: true}, "proxy"},
-		"conflict, by a proxy":  {says{code: 409, plain: true}, "proxy"},
-		"forbidden, by a proxy": {says{code: 403, plain: true}, "proxy"},
-		"too many requests":     {says{code: 429, reason: metav1.StatusReasonTooManyRequests}, "overloaded"},
-		"too many, in plain":    {says{code: 429, plain: true}, "overloaded"},
-		"away, in plain":        {says{code: 503, plain: true}, "proxy"},
-		"unavailable":           {says{code: 503, reason: metav1.StatusReasonServiceUnavailable}, "imitated"},
-		"etcd was too slow":     {says{code: 504, reason: metav1.StatusReasonTimeout}, "imitated"},
-		"an error of its own":   {says{code: 500, reason: metav1.StatusReasonInternalError}, "imitated"},
+		"not found, of another": {metav1.Status{Code: 404, Reason: metav1.StatusReasonNotFound, Message: "imitated", Details: of("two")}, false, ""},
+		"not found, by a proxy": {metav1.Status{Code: 404}, false, "proxy"},
+		"conflict, by a proxy":  {metav1.Status{Code: 409}, false, "proxy"},
+		"forbidden, by a proxy": {metav1.Status{Code: 403}, false, "proxy"},
+		// As NewTooManyRequests does; with a Status, client-go ignores the header.
+		"too many requests":   {metav1.Status{Code: 429, Reason: metav1.StatusReasonTooManyRequests, Details: &metav1.StatusDetails{RetryAfterSeconds: 1}}, false, "overloaded"},
+		"too many, in plain":  {metav1.Status{Code: 429}, false, "overloaded"},
+		"away, in plain":      {metav1.Status{Code: 503}, false, "proxy"},
+		"unavailable":         {metav1.Status{Code: 503, Reason: metav1.StatusReasonServiceUnavailable, Message: "imitated"}, false, ""},
+		"etcd was too slow":   {metav1.Status{Code: 504, Reason: metav1.StatusReasonTimeout, Message: "imitated"}, false, ""},
+		"an error of its own": {metav1.Status{Code: 500, Reason: metav1.StatusReasonInternalError, Message: "imitated"}, false, ""},
+		"no permission": {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden,
+			Message: `leases.coordination.k8s.io "one" is forbidden: User "u" cannot update resource "leases" in API group "coordination.k8s.io" in the namespace "default"`}, true, role},
+		"a quota": {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden,
+			Message: `leases.coordination.k8s.io "one" is forbidden: exceeded quota: q, requested: count/leases.coordination.k8s.io=1, used: 5, limited: 5`}, true, ""},
+		"a webhook": {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden, Message: `admission webhook "w.example" denied the request: no leases on Fridays`}, true, ""},
+		"a policy": {metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid,
+			Message: `leases.coordination.k8s.io "one" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: too few labels`}, true, ""},
+		"a wrong field": {metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid, Message: `spec.leaseDurationSeconds: must be greater than 0`,
+			Details: cause(metav1.CauseTypeFieldValueInvalid, "spec.leaseDurationSeconds")}, true, ""},
+		"too long": {metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid, Message: `metadata.annotations: Too long: may not be more than 262144 bytes`,
+			Details: cause(metav1.CauseTypeTooLong, "metadata.annotations")}, true, short},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0
-			c.asked = &asked
-			d := decider(imitationClient(t, c.says), "one")
-			e, err := d.ReadCurrent(t.Context())
-			feedtest.Passing(t, err, c.words, "reading lease default/one")
-			if e != nil {
-				t.Errorf("it reads %+v", e)
-			}
-			_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
-			feedtest.Passing(t, err, c.words, "writing lease default/one")
-			if c.code == 429 || c.code == 503 && c.plain {
-				feedtest.Pauses(t, err, time.Second)
+			d := decider(imitationClient(t, answers(c.status, &asked)), "one")
+			for doing, err := range map[string]error{"reading": feedtest.ReadError(t, d), "writing": feedtest.WriteError(t, d, 1, nil)} {
+				judge := feedtest.Passing
+				if c.permanent {
+					judge = feedtest.Permanent
+				}
+				judge(t, err, c.words, c.status.Message, doing+" lease default/one")
+				for _, advice := range []string{role, short} {
+					if advice != c.words && strings.Contains(err.Error(), advice) {
+						t.Errorf("it advises to %q: %v", advice, err)
+					}
+				}
+				if c.permanent && c.words != "" && strings.Index(err.Error(), c.status.Message) > strings.Index(err.Error(), c.words) {
+					t.Errorf("the server's words come after the advice: %v", err)
+				}
+				if c.status.Code == 429 || c.status.Code == 503 && c.status.Reason == "" {
+					feedtest.Pauses(t, err, time.Second)
+				}
 			}
 			if asked != 2 {
 				t.Errorf("%d requests for two calls", asked)
@@ -553,45 +570,5 @@ func TestPauseThatClientGoDoesNotKnow(t *testing.T) {
 	header = "soon"
 	if err, asked := feedtest.ReadError(t, d), (*leaderelection.RetryAfterError)(nil); errors.As(err, &asked) {
 		t.Errorf("Retry-After: %s: %v", header, err)
-	}
-}
-
-// What the API server says of a refusal is told as it is; advice is given only if that is
-// the cause for sure.
-func TestAdviceOnlyWhereItIsCertain(t *testing.T) {
-	const role, short = "bind the candidate's service account", "keep ConnectionParams"
-	for name, c := range map[string]struct {
-		status metav1.Status
-		advice string
-	}{
-		"no permission": {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden,
-			Message: `leases.coordination.k8s.io "one" is forbidden: User "u" cannot update resource "leases" in API group "coordination.k8s.io" in the namespace "default"`}, role},
-		"a quota": {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden,
-			Message: `leases.coordination.k8s.io "one" is forbidden: exceeded quota: q, requested: count/leases.coordination.k8s.io=1, used: 5, limited: 5`}, ""},
-		"a webhook": {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden, Message: `admission webhook "w.example" denied the request: no leases on Fridays`}, ""},
-		"a policy": {metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid,
-			Message: `leases.coordination.k8s.io "one" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: too few labels`}, ""},
-		"a wrong field": {metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid, Message: `spec.leaseDurationSeconds: must be greater than 0`,
-			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.leaseDurationSeconds"}}}}, ""},
-		"too long": {metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid, Message: `metadata.annotations: Too long: may not be more than 262144 bytes`,
-			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeTooLong, Field: "metadata.annotations"}}}}, short},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c.status.TypeMeta, c.status.Status = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, "Failure"
-			d := decider(imitationClient(t, roundTrip(func(r *http.Request) (*http.Response, error) {
-				data, err := json.Marshal(&c.status)
-				return response(r, int(c.status.Code), io.NopCloser(bytes.NewReader(data))), err
-			})), "one")
-			_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
-			feedtest.Permanent(t, err, c.status.Message, c.advice)
-			for _, advice := range []string{role, short} {
-				if advice != c.advice && strings.Contains(err.Error(), advice) {
-					t.Errorf("it advises to %q: %v", advice, err)
-				}
-			}
-			if strings.Index(err.Error(), c.status.Message) > strings.Index(err.Error(), c.advice) && c.advice != "" {
-				t.Errorf("the server's words come after the advice: %v", err)
-			}
-		})
 	}
 }
