@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -83,28 +84,6 @@ type own struct {
 	*clientv3.Client
 	*lines.Lines
 	login *atomic.Pointer[error] // why its last login has failed
-}
-
-// listed are credentials that list the connections that they secure: a dialer would do without
-// proxies.
-type listed struct {
-	credentials.TransportCredentials
-	lines *lines.Lines
-}
-
-// ClientHandshake implements credentials.TransportCredentials.
-func (l listed) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn = l.lines.Add(conn)
-	secured, info, err := l.TransportCredentials.ClientHandshake(ctx, authority, conn)
-	if err != nil {
-		_ = conn.Close()
-	}
-	return secured, info, err
-}
-
-// Clone implements credentials.TransportCredentials.
-func (l listed) Clone() credentials.TransportCredentials {
-	return listed{l.TransportCredentials.Clone(), l.lines}
 }
 
 // connect makes the client, and logs in if there is a user. It gives up when ctx ends.
@@ -225,60 +204,71 @@ func parameters(cfg *clientv3.Config, u *url.URL, l *lines.Lines) (opts *Options
 	if err := p.Rest(); err != nil {
 		return nil, false, err
 	}
+	of := &files
 	if !secure {
-		cfg.DialOptions = append(cfg.DialOptions, grpc.WithTransportCredentials(listed{insecure.NewCredentials(), l}))
-		return opts, false, nil
-	}
-	if name != "" {
+		of = nil
+	} else if name != "" {
 		// In tls.Config it would have no effect: etcd's client sets each
 		// endpoint's own host.
 		cfg.DialOptions = append(cfg.DialOptions, grpc.WithAuthority(name))
 	}
-	creds, err := newRenewing(files)
+	creds, err := newListed(l, of)
 	if err != nil {
 		return nil, false, err
 	}
-	cfg.DialOptions = append(cfg.DialOptions, grpc.WithTransportCredentials(listed{creds, l}))
-	return opts, true, nil
+	cfg.DialOptions = append(cfg.DialOptions, grpc.WithTransportCredentials(creds))
+	return opts, secure, nil
 }
 
-// renewing is gRPC's TLS with files that are read for each connection: etcd's client
-// reads the authorities once.
-type renewing struct {
-	credentials.TransportCredentials // by the files as they were at first
-	files                            store.TLSFiles
+// listed are credentials that list the connections that they secure: a dialer would do without
+// proxies. With TLS they go by files that are read for each connection: etcd's client reads the
+// authorities once.
+type listed struct {
+	credentials.TransportCredentials // without TLS, or by the files as they were at first
+	lines                            *lines.Lines
+	files                            *store.TLSFiles // nil: without TLS
 	latest                           *atomic.Pointer[credentials.TransportCredentials]
 }
 
-// newRenewing returns credentials by these files, which it reads now and for each connection.
-func newRenewing(files store.TLSFiles) (credentials.TransportCredentials, error) {
-	cfg, err := files.Load()
-	if err != nil {
-		return nil, err
+// newListed returns credentials with TLS by these files, or without TLS for nil.
+func newListed(l *lines.Lines, files *store.TLSFiles) (*listed, error) {
+	c := &listed{insecure.NewCredentials(), l, files, new(atomic.Pointer[credentials.TransportCredentials])}
+	if files != nil {
+		cfg, err := files.Load()
+		if err != nil {
+			return nil, err
+		}
+		c.TransportCredentials = credentials.NewTLS(cfg)
 	}
-	r := &renewing{TransportCredentials: credentials.NewTLS(cfg), files: files, latest: &atomic.Pointer[credentials.TransportCredentials]{}}
-	r.latest.Store(&r.TransportCredentials)
-	return r, nil
+	c.latest.Store(&c.TransportCredentials)
+	return c, nil
 }
 
 // ClientHandshake implements credentials.TransportCredentials. If the files cannot be
 // read it goes by those that could last: somebody may be about to renew them.
-func (r *renewing) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	cfg, unread := r.files.Load()
-	if unread == nil {
-		latest := credentials.NewTLS(cfg)
-		r.latest.Store(&latest)
+func (c *listed) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn = c.lines.Add(conn)
+	var unread error
+	if c.files != nil {
+		var cfg *tls.Config
+		if cfg, unread = c.files.Load(); unread == nil {
+			latest := credentials.NewTLS(cfg)
+			c.latest.Store(&latest)
+		}
 	}
-	secure, info, err := (*r.latest.Load()).ClientHandshake(ctx, authority, conn)
-	if err != nil && unread != nil {
-		err = fmt.Errorf("%w, by the files as they were, since now: %w", err, unread)
+	secured, info, err := (*c.latest.Load()).ClientHandshake(ctx, authority, conn)
+	if err != nil {
+		_ = conn.Close()
+		if unread != nil {
+			err = fmt.Errorf("%w, by the files as they were, since now: %w", err, unread)
+		}
 	}
-	return secure, info, err
+	return secured, info, err
 }
 
 // Clone implements credentials.TransportCredentials.
-func (r *renewing) Clone() credentials.TransportCredentials {
-	c := *r
-	c.TransportCredentials = r.TransportCredentials.Clone()
-	return &c
+func (c *listed) Clone() credentials.TransportCredentials {
+	clone := *c
+	clone.TransportCredentials = c.TransportCredentials.Clone()
+	return &clone
 }

@@ -232,21 +232,15 @@ func TestRenewedCertificates(t *testing.T) {
 	ca := feedtest.NewAuthority(t, "server", "client")
 	server := stores.Etcd(t, "-cert", ca.Path("server.pem"), "-key", ca.Path("server.key"), "-cacert", ca.Path("ca.pem"))
 	d := ec.Opened(t, "etcds://"+server.Endpoint+"/web?tls_ca="+ca.Path("ca.pem")+"&tls_cert="+ca.Path("client.pem")+"&tls_key="+ca.Path("client.key"))
-	token := feedtest.Write(t, d, 1, nil)
+	restart := func() { server.Stop(); server.Start(t) }
+	storetest.Renewed(t, d, ca, restart)
 
 	lost := ca.Path("client.key") + ".moved"
 	if err := os.Rename(ca.Path("client.key"), lost); err != nil {
 		t.Fatal(err)
 	}
-	server.Stop()
-	server.Start(t)
-	token = feedtest.Write(t, d, 2, token)
-
-	ca.Renew()
-	server.Stop()
-	server.Start(t)
-	feedtest.Write(t, d, 3, token)
-	feedtest.Number(t, feedtest.Follow(t, d), 3)
+	restart()
+	feedtest.Write(t, d, 3, feedtest.Read(t, d).Token)
 
 	// What is wrong with the files is said, if the old ones do not do any more.
 	if err := os.WriteFile(ca.Path("ca.pem"), nil, 0o600); err != nil {
