@@ -219,8 +219,8 @@ func TestNoConnection(t *testing.T) {
 	feedtest.Read(t, d)
 	proxy.Cut()
 	_, err = d.ReadCurrent(storetest.Within(t, 700*time.Millisecond))
-	feedtest.Passing(t, err, "not answered in time", d.String())
-	says(t, d, "no attempt has come to an end", "endpoints") // since the call before dropped the connection
+	feedtest.Passing(t, err, d.String())
+	says(t, d, "there is no connection") // since the call before dropped it; a new one ends, or does not come about, as the load has it
 	proxy.Heal()
 }
 
