@@ -35,12 +35,12 @@ const sampleJSON = `{"leaderelection":1,"leader_id":"web-1","host_port":["10.0.0
 func TestUnmarshalRefuses(t *testing.T) {
 	for says, data := range map[string]string{
 		"not one whole JSON object (no '{' at its beginning), but begins \"[1]\"; it is not a record of this library": "[1]",
-		"not one whole JSON object": sampleJSON[:len(sampleJSON)-1],
-		"1 bytes follow":            sampleJSON + "}",
-		"year 10000":                strings.Replace(sampleJSON, `2026-11-21T11:24:05.123456789Z`, `9999-12-31T23:59:59-01:00`, 1),
-		`"hold" is "5"`:             strings.Replace(sampleJSON, `"extension"`, `"hold":"5","extension"`, 1),
-		"bytes":                     strings.Replace(sampleJSON, `6b1f0c`, strings.Repeat("x", record.MaxSize), 1),
-		"max depth":                 strings.Repeat(`{"a":`, 20000),
+		"not one whole JSON object":  sampleJSON[:len(sampleJSON)-1],
+		"1 bytes follow":             sampleJSON + "}",
+		"year 10000":                 strings.Replace(sampleJSON, `2026-11-21T11:24:05.123456789Z`, `9999-12-31T23:59:59-01:00`, 1),
+		`"hold": time: missing unit`: strings.Replace(sampleJSON, `"extension"`, `"hold":"5","extension"`, 1),
+		"bytes":                      strings.Replace(sampleJSON, `6b1f0c`, strings.Repeat("x", record.MaxSize), 1),
+		"max depth":                  strings.Repeat(`{"a":`, 20000),
 	} {
 		t.Run(says, func(t *testing.T) { refuses(t, []byte(data), says) })
 	}
