@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -57,7 +58,7 @@ const (
 // ctx. Otherwise it does no I/O. Other parameters are errors.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	l := &lines.Lines{}
-	cfg, key, opts, err := parse(u, os.Getenv, l)
+	cfg, key, opts, err := parse(u, l)
 	if err != nil {
 		return nil, store.OpenError("etcd", u, err)
 	}
@@ -133,8 +134,33 @@ func noteLogin(said *atomic.Pointer[error]) grpc.UnaryClientInterceptor {
 }
 
 // parse reads u. Errors hold no secrets.
-func parse(u *url.URL, getenv func(string) string, l *lines.Lines) (*clientv3.Config, string, *Options, error) {
-	cfg := &clientv3.Config{
+func parse(u *url.URL, l *lines.Lines) (cfg *clientv3.Config, key string, opts *Options, err error) {
+	key = strings.TrimPrefix(u.Path, "/")
+	hosts, wrongHost := store.Hosts(u, "2379")
+	p, wrongQuery := store.ParseParams(u)
+	switch {
+	case u.Scheme != "etcd" && u.Scheme != "etcds":
+		err = fmt.Errorf("the scheme is %q; want etcd://host:2379/key, or etcds for TLS", u.Scheme)
+	case u.Host == "":
+		err = errors.New("no host is named: etcd://host:2379/key")
+	case key == "":
+		err = errors.New("no key is named: etcd://host:2379/key")
+	default:
+		err = cmp.Or(wrongHost, wrongQuery)
+	}
+	if err != nil {
+		return nil, "", nil, err
+	}
+	files, name := p.TLSFiles(), p.String("server_name")
+	opts = &Options{FeedGrace: p.Duration("feed_grace")}
+	secure := u.Scheme == "etcds" || !files.None()
+	if name != "" && !secure {
+		p.Wrong("server_name is for TLS: write etcds://")
+	}
+	if err := p.Rest(); err != nil {
+		return nil, "", nil, err
+	}
+	cfg = &clientv3.Config{
 		DialTimeout:          dialTimeout,
 		DialKeepAliveTime:    keepAliveTime,
 		DialKeepAliveTimeout: keepAliveTimeout,
@@ -144,38 +170,30 @@ func parse(u *url.URL, getenv func(string) string, l *lines.Lines) (*clientv3.Co
 			MinConnectTimeout: dialTimeout,
 		})},
 	}
-	key := strings.TrimPrefix(u.Path, "/")
-	switch {
-	case u.Scheme != "etcd" && u.Scheme != "etcds":
-		return nil, "", nil, fmt.Errorf("the scheme is %q; want etcd://host:2379/key, or etcds for TLS", u.Scheme)
-	case u.Host == "":
-		return nil, "", nil, errors.New("no host is named: etcd://host:2379/key")
-	case key == "":
-		return nil, "", nil, errors.New("no key is named: etcd://host:2379/key")
-	}
-	hosts, err := store.Hosts(u, "2379")
-	if err != nil {
-		return nil, "", nil, err
-	}
-	setUser(cfg, u, getenv)
-	opts, secure, err := parameters(cfg, u, l)
-	if err != nil {
-		return nil, "", nil, err
-	}
-	scheme := "http://"
+	setUser(cfg, u)
+	scheme, tlsFiles := "http://", (*store.TLSFiles)(nil)
 	if secure {
-		scheme = "https://"
+		scheme, tlsFiles = "https://", &files
 	}
 	for _, host := range hosts {
 		cfg.Endpoints = append(cfg.Endpoints, scheme+host)
 	}
+	if name != "" { // in tls.Config it would have no effect: etcd's client sets each endpoint's own host
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithAuthority(name))
+	}
+	creds, err := newListed(l, tlsFiles)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	cfg.DialOptions = append(cfg.DialOptions, grpc.WithTransportCredentials(creds))
 	return cfg, key, opts, nil
 }
 
-func setUser(cfg *clientv3.Config, u *url.URL, getenv func(string) string) {
-	user, password, both := strings.Cut(getenv("ETCDCTL_USER"), ":")
+// setUser takes user and password from u, or else from the environment.
+func setUser(cfg *clientv3.Config, u *url.URL) {
+	user, password, both := strings.Cut(os.Getenv("ETCDCTL_USER"), ":")
 	if !both {
-		password = getenv("ETCDCTL_PASSWORD")
+		password = os.Getenv("ETCDCTL_PASSWORD")
 	}
 	if u.User != nil {
 		user = u.User.Username()
@@ -186,38 +204,6 @@ func setUser(cfg *clientv3.Config, u *url.URL, getenv func(string) string) {
 	if user != "" {
 		cfg.Username, cfg.Password = user, password
 	}
-}
-
-// parameters reads the query. Secure says whether to connect with TLS.
-func parameters(cfg *clientv3.Config, u *url.URL, l *lines.Lines) (opts *Options, secure bool, err error) {
-	p, err := store.ParseParams(u)
-	if err != nil {
-		return nil, false, err
-	}
-	files := p.TLSFiles()
-	name := p.String("server_name")
-	opts = &Options{FeedGrace: p.Duration("feed_grace")}
-	secure = u.Scheme == "etcds" || !files.None()
-	if name != "" && !secure {
-		p.Wrong("server_name is for TLS: write etcds://")
-	}
-	if err := p.Rest(); err != nil {
-		return nil, false, err
-	}
-	of := &files
-	if !secure {
-		of = nil
-	} else if name != "" {
-		// In tls.Config it would have no effect: etcd's client sets each
-		// endpoint's own host.
-		cfg.DialOptions = append(cfg.DialOptions, grpc.WithAuthority(name))
-	}
-	creds, err := newListed(l, of)
-	if err != nil {
-		return nil, false, err
-	}
-	cfg.DialOptions = append(cfg.DialOptions, grpc.WithTransportCredentials(creds))
-	return opts, secure, nil
 }
 
 // listed are credentials that list the connections that they secure: a dialer would do without
