@@ -89,8 +89,9 @@
 // A candidate needs get, update and watch on the one Lease, and create, which Kubernetes cannot
 // limit to a name. If you make the Lease before (kubectl apply of one with a name only), create is
 // not needed. An observer needs get and watch. The directory manifests has all of that, with a
-// Deployment, and a Service that follows the leader. The command leaderelect doctor uses a second
-// Lease, whose name ends in -doctor. It needs the same permissions for that Lease, and create.
+// Deployment, and with a Service that leaderelect --endpoint-slice has follow the leader. The command
+// leaderelect doctor uses a second Lease, whose name ends in -doctor. It needs the same permissions
+// for that Lease, and create.
 //
 // # What Kubernetes promises
 //
