@@ -3,7 +3,6 @@
 package consul_test
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -179,11 +178,7 @@ func TestLaggingServer(t *testing.T) {
 // the index grows by what others write, the feed asks seldom, and tells of what is new.
 func TestHotLoops(t *testing.T) {
 	for name, trouble := range map[string]func(*imitation){
-		"impatient": func(s *imitation) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.impatient = true
-		},
+		"impatient": func(s *imitation) { s.do(func() { s.impatient = true }) },
 		"others write": func(s *imitation) {
 			go func() {
 				for range 600_000 {
@@ -191,7 +186,7 @@ func TestHotLoops(t *testing.T) {
 					case <-s.gone:
 						return
 					case <-time.After(time.Millisecond):
-						s.touch()
+						s.do(s.change)
 					}
 				}
 			}()
@@ -235,9 +230,7 @@ func TestLateAnswers(t *testing.T) {
 		silent(t, feed)
 		token = feedtest.Write(t, d, 2, token)
 		tells(t, feed, 2)
-		s.mu.Lock()
-		s.stubborn = true
-		s.mu.Unlock()
+		s.do(func() { s.stubborn = true })
 		time.Sleep(11 * time.Minute) // the query under way may not know
 		feedtest.Write(t, d, 3, token)
 		begun := time.Now()
@@ -281,45 +274,13 @@ func TestFeedWithoutLeader(t *testing.T) {
 		feedtest.Write(t, s.decider(nil), 1, nil)
 		feed := follow(t, s, s.decider(nil))
 		tells(t, feed, 1)
-		s.mu.Lock()
-		s.noLeader = true
-		s.change() // as one that was deposed does when it hears of the new leader's writes
-		s.put(s.keys["elections/one"])
-		s.mu.Unlock()
+		s.do(func() {
+			s.noLeader = true
+			s.change() // as one that was deposed does when it hears of the new leader's writes
+			s.put(s.keys["elections/one"])
+		})
 		feedtest.Passing(t, next(t, feed).Err, "not from the servers' leader")
 		feedtest.Passing(t, feedtest.ReadError(t, s.decider(nil)), "no leader just now")
-	})
-}
-
-// A feed that is left, or whose ctx ends, in a query or a pause, ends at once.
-func TestLeavingTheFeed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newImitation()
-		defer close(s.gone)
-		d := s.decider(nil)
-		for range d.Changes(t.Context()) {
-			break
-		}
-		for _, impatient := range []bool{false, true} {
-			s.mu.Lock()
-			s.impatient = impatient
-			s.mu.Unlock()
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan int)
-			go func() {
-				n := 0
-				for range d.Changes(ctx) {
-					n++
-				}
-				ended <- n
-			}()
-			time.Sleep(21 * time.Second)
-			cancel()
-			begun := time.Now()
-			if n := <-ended; n != 1 || time.Since(begun) > 0 {
-				t.Errorf("%d items, after %v", n, time.Since(begun))
-			}
-		}
 	})
 }
 

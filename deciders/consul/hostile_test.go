@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -420,13 +421,14 @@ func (s *imitation) decider(opts *consul.Options) *consul.Decider {
 	return consul.NewDecider(&http.Client{Transport: s.transport()}, "http://imitation.invalid", "elections/one", opts)
 }
 
-// touch has something else change.
-func (s *imitation) touch() {
+// do does something to it while it answers nobody.
+func (s *imitation) do(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.change()
+	f()
 }
 
+// change is that something has changed.
 func (s *imitation) change() {
 	s.index++
 	close(s.changed)
@@ -435,9 +437,7 @@ func (s *imitation) change() {
 
 // set changes a key by hand.
 func (s *imitation) set(key, value string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.put(kv{Key: key, Value: []byte(value)})
+	s.do(func() { s.put(kv{Key: key, Value: []byte(value)}) })
 }
 
 func (s *imitation) put(k kv) kv {
@@ -448,29 +448,21 @@ func (s *imitation) put(k kv) kv {
 }
 
 // remove deletes a key by hand.
-func (s *imitation) remove(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.change()
-	delete(s.keys, key)
-}
+func (s *imitation) remove(key string) { s.do(func() { s.change(); delete(s.keys, key) }) }
 
 // snapshot returns what restores it as it is now, as consul snapshot does: in this cluster,
 // whose count goes on, or in a new one, whose count begins where that of the snapshot ended.
 func (s *imitation) snapshot() (restore func(anew bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	index, keys := s.index, map[string]kv{}
-	for name, k := range s.keys {
-		keys[name] = k
-	}
+	index, keys := s.index, maps.Clone(s.keys)
 	return func(anew bool) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.keys = keys; anew {
-			s.index = index
-		}
-		s.change()
+		s.do(func() {
+			if s.keys = keys; anew {
+				s.index = index
+			}
+			s.change()
+		})
 	}
 }
 
@@ -561,17 +553,6 @@ func (s *imitation) show(w http.ResponseWriter, consistent bool, key string) {
 	answer(w, http.StatusOK, []kv{k})
 }
 
-// outcome is that of a transaction.
-type outcome struct {
-	Results []map[string]kv
-	Errors  []failure
-}
-
-type failure struct {
-	OpIndex int
-	What    string
-}
-
 func (s *imitation) txn(w http.ResponseWriter, r *http.Request) {
 	var ops []struct {
 		KV *struct {
@@ -590,7 +571,7 @@ func (s *imitation) txn(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	s.writes++
 	refuse := func(what string) {
-		answer(w, http.StatusConflict, outcome{Errors: []failure{{0, what}}})
+		answer(w, http.StatusConflict, struct{ Results, Errors any }{nil, []any{map[string]any{"OpIndex": 0, "What": what}}})
 	}
 	switch was, found := s.keys[op.Key]; {
 	case s.noLeader:
@@ -603,7 +584,7 @@ func (s *imitation) txn(w http.ResponseWriter, r *http.Request) {
 	default:
 		k := s.put(kv{Key: op.Key, Value: op.Value, Flags: op.Flags, LockIndex: was.LockIndex, Session: was.Session})
 		k.Value = nil
-		answer(w, http.StatusOK, outcome{Results: []map[string]kv{{"KV": k}}})
+		answer(w, http.StatusOK, struct{ Results, Errors any }{[]any{map[string]kv{"KV": k}}, nil})
 	}
 }
 
