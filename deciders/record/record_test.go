@@ -106,26 +106,6 @@ func TestMarshalRefuses(t *testing.T) {
 	}
 }
 
-// A real candidate's record fits into one packet and the smallest pricing unit
-// of every store.
-func TestRecordIsSmall(t *testing.T) {
-	e := &leaderelection.RaceEntry{
-		LeaderID:         "checkout-7c9d8b5f4-x2x9q.production.example.com",
-		HostPort:         []string{"203.0.113.100:65535", "[2001:db8:1234:5678:9abc:def0:1234:5678]:65535"},
-		ConnectionParams: make([]byte, 64),
-		TermExpiry:       time.Date(2026, 11, 21, 11, 24, 5, 123456789, time.UTC),
-		TermLength:       1500 * time.Millisecond,
-		ElectionNumber:   math.MaxUint32,
-		Extension:        math.MaxUint32,
-		Incarnation:      strings.Repeat("f", 32),
-		Successor:        "checkout-7c9d8b5f4-p7k2d.production.example.com",
-	}
-	data, err := record.Marshal(e)
-	if err != nil || len(data) >= 600 {
-		t.Fatalf("%d bytes, want less than 600: %s, %v", len(data), data, err)
-	}
-}
-
 // same compares what is stored; a nil slice and an empty one are the same.
 func same(a, b *leaderelection.RaceEntry) bool {
 	if len(a.HostPort) != len(b.HostPort) {
