@@ -195,18 +195,16 @@ func (s *imitation) watch(r *http.Request) (*http.Response, error) {
 	after, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	s.mu.Lock()
 	s.watches++
-	var first []change
 	switch is := s.leases[name]; {
-	case after == 0 && is != nil:
-		first = []change{{s.rv, "ADDED", is}}
-		after = s.rv
+	case after == 0 && is != nil: // it begins with what is there
+		after, _ = strconv.Atoi(is.ResourceVersion)
+		after--
 	case after == 0:
 		after = s.rv
 	case after < s.oldest:
 		s.mu.Unlock()
-		code, status := refusal(http.StatusGone, metav1.StatusReasonExpired, name)
+		_, status := refusal(http.StatusGone, metav1.StatusReasonExpired, name) // which a watch says in the stream
 		event, err := json.Marshal(map[string]any{"type": "ERROR", "object": status})
-		_ = code // a watch says so in the stream
 		return response(r, http.StatusOK, io.NopCloser(bytes.NewReader(event))), err
 	}
 	s.mu.Unlock()
@@ -216,8 +214,8 @@ func (s *imitation) watch(r *http.Request) (*http.Response, error) {
 		encoder := json.NewEncoder(in)
 		for {
 			s.mu.Lock()
-			news, changed, marks, ends := first, s.changed, s.marks, s.ends
-			first = nil
+			var news []change
+			changed, marks, ends := s.changed, s.marks, s.ends
 			for _, c := range s.history {
 				if c.rv > after && c.lease.Name == name {
 					news = append(news, c)
