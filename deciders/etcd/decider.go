@@ -57,11 +57,9 @@
 //
 // # With users, before etcd 3.5
 //
-// A client logs in when it is made, and again if etcd refuses its token. Before 3.5 etcd checks the
-// old token of that login, too, and refuses it, after a restart and when a token has expired (simple
-// tokens: after five idle minutes). All calls of that client then fail for good. Open's client does
-// not replace itself: package deciders/open does, after a term, for what its Stores have opened. With
-// a client of your own, use etcd from 3.5 on, or make a new client.
+// After a restart, and when a token has expired (simple tokens: after five idle minutes), etcd before
+// 3.5 refuses even the new login of an old client, and all its calls fail for good. Package
+// deciders/open replaces such a client after a term. With a client of your own, use etcd from 3.5 on.
 //
 // # How the feed works
 //
@@ -83,9 +81,8 @@
 //
 // # Certificates
 //
-// Open reads the files of the authority and of the client's certificate again for each connection,
-// so renewed files need no restart. A client that you make uses its tls.Config: set
-// GetClientCertificate there to renew certificates.
+// Open's client renews them, see Open. A client that you make uses its tls.Config: set
+// GetClientCertificate there.
 package etcd
 
 import (

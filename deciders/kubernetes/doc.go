@@ -113,10 +113,6 @@
 // to etcd. All thousand had each within 0.4 s. After a release the next candidate leads after one
 // more update, without reads. Candidates of one process can share a client and its connections.
 //
-// The client must not delay requests: clientset.NewForConfig with a QPS of 0 allows five a second
-// for all that use it. This is enough for one candidate, but not if it shares the client with
-// controllers. Open sets no limit.
-//
 // # How the feed works
 //
 // It reads the Lease, and watches from what the API server has in memory, leaving out what is older

@@ -27,11 +27,8 @@ type Options struct {
 	// two. Empty: "leaderelection:" and the key.
 	Channel string
 	// WaitReplicas is how many replicas must have a write before it counts (WAIT). If fewer
-	// have it, the write is an error, and this candidate does not take its record for its own
-	// until that many have it. Set it to the number of replicas, and set min-replicas-to-write
-	// in the server. With fewer, a fail-over to a replica that lacks a write forgets it, and
-	// two may lead. With all, nobody leads while one is away. Zero: none; the master's word
-	// counts.
+	// have it, the write is an error. Set it to the number of replicas: "What Redis can lose"
+	// in the package's documentation says why. Zero: none; the master's word counts.
 	WaitReplicas int
 	// WaitTimeout is how long to wait for the replicas, at most. It must be shorter than the
 	// client's ReadTimeout (3 s by default). Zero: 500 ms.
