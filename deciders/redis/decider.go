@@ -15,7 +15,6 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
-	"github.com/c8e606e4/leaderelection/deciders/redis/internal/lines"
 	"github.com/c8e606e4/leaderelection/internal/log/durations"
 )
 
@@ -41,10 +40,6 @@ type Options struct {
 	// each Decider.
 	Feeds *Feeds
 }
-
-// Feeds lets the feeds of many elections share connections, one for each server that their clients
-// lead to. Give the same Feeds to the Options of all of them. The zero value is ready.
-type Feeds struct{ lines lines.Lines }
 
 // Decider is one handle on an election in Redis. It is a leaderelection.RaceDecider and a
 // leaderelection.ChangeFeed. Its methods may be called by several goroutines at once.
@@ -290,24 +285,24 @@ func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEnt
 }
 
 func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
-	s, err := within.Do(ctx, d.b.calls, func() (*lines.Subscription, error) {
+	s, err := within.Do(ctx, d.b.calls, func() (*subscription, error) {
 		client, err := d.b.master(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return d.b.opts.Feeds.lines.Subscribe(ctx, client, d.b.opts.Channel, d.b.opts.FeedSilence)
+		return d.b.opts.Feeds.subscribe(ctx, client, d.b.opts.Channel, d.b.opts.FeedSilence)
 	})
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer s.close()
 
 	first, err := d.read(ctx) // after the subscription: nothing falls between
 	if err != nil {
 		return err
 	}
 	return store.News(first, func() (*leaderelection.RaceEntry, error) {
-		text, err := s.Next(ctx)
+		text, err := s.next(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -362,7 +357,7 @@ func (b *backend) Judge(err error) store.Verdict {
 		return store.Permanent("the client was closed; keep it open while the election goes on")
 	case store.BadCertificate(err):
 		return store.Permanent("check the server's certificate and the client's TLSConfig")
-	case lines.TimedOut(err):
+	case timedOut(err):
 		return store.Passing(b.WhyLate())
 	case !errors.As(err, &server):
 		return store.Verdict{}
