@@ -116,7 +116,7 @@ type Options struct {
 type Decider struct {
 	b        *backend
 	election store.Election[version]
-	close    func() error // if the client is the Decider's own
+	close    func() error
 }
 
 // backend is the store: one key.
@@ -158,7 +158,7 @@ func NewDecider(client *clientv3.Client, key string, opts *Options) *Decider {
 	if opts != nil && opts.FeedGrace != 0 {
 		b.grace, wrong = opts.FeedGrace, durations.Fault("FeedGrace", opts.FeedGrace, durations.Least)
 	}
-	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "etcd", Place: place(key, client.Endpoints())}}
+	d := &Decider{b: b, close: func() error { return nil }, election: store.Election[version]{Store: b, Package: "etcd", Place: place(key, client.Endpoints())}}
 	if d.election.Wrong = wrong; key == "" {
 		d.election.Wrong = errors.New("etcd has no empty key; give the election a name")
 	}
@@ -171,12 +171,7 @@ func place(key string, endpoints []string) string {
 }
 
 // Close closes the client that Open has made. A client given to NewDecider is yours to close.
-func (d *Decider) Close() error {
-	if d.close == nil {
-		return nil
-	}
-	return d.close()
-}
+func (d *Decider) Close() error { return d.close() }
 
 // String names the place of the record: the key and the endpoints.
 func (d *Decider) String() string { return d.election.Place }

@@ -46,7 +46,7 @@ type Options struct {
 type Decider struct {
 	b        *backend
 	election store.Election[version]
-	close    func() error // if the client is the Decider's own
+	close    func() error
 }
 
 // backend is the store: one key.
@@ -80,7 +80,7 @@ func NewDecider(client redis.UniversalClient, key string, opts *Options) *Decide
 	wrong := cmp.Or(durations.Fault("WaitTimeout", b.opts.WaitTimeout, durations.Least), durations.Fault("FeedSilence", b.opts.FeedSilence, durations.Least))
 	b.opts.WaitTimeout = cmp.Or(b.opts.WaitTimeout, 500*time.Millisecond)
 	b.opts.FeedSilence = cmp.Or(b.opts.FeedSilence, 30*time.Second)
-	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "redis", Ours: true, Place: place(client, key)}}
+	d := &Decider{b: b, close: func() error { return nil }, election: store.Election[version]{Store: b, Package: "redis", Ours: true, Place: place(client, key)}}
 	switch d.election.Wrong = wrong; {
 	case client == nil:
 		d.election.Wrong = errors.New("the client is nil")
@@ -105,12 +105,7 @@ func place(client redis.UniversalClient, key string) string {
 }
 
 // Close closes the client that Open has made. A client given to NewDecider is yours to close.
-func (d *Decider) Close() error {
-	if d.close == nil {
-		return nil
-	}
-	return d.close()
-}
+func (d *Decider) Close() error { return d.close() }
 
 // Inherit implements open.Heir: a record that the replicas may not have stays in doubt with a new
 // client, too.
