@@ -90,7 +90,7 @@ func NewDecider(client *http.Client, address, key string, opts *Options) *Decide
 	if b.address != nil {
 		place += " at " + b.address.Host
 	}
-	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "consul", Place: place, Wrong: err}}
+	return &Decider{b: b, close: func() {}, election: store.Election[token]{Store: b, Package: "consul", Place: place, Wrong: err}}
 }
 
 func parseAddress(address string) (*url.URL, error) {
@@ -129,9 +129,7 @@ func checkKey(key string) error {
 // Close closes the connections that Open has made. Those of a client given to NewDecider are yours
 // to close.
 func (d *Decider) Close() error {
-	if d.close != nil {
-		d.close()
-	}
+	d.close()
 	return nil
 }
 
@@ -245,7 +243,11 @@ func (b *backend) Swap(ctx context.Context, was token, data []byte, _ *leaderele
 	}
 	switch {
 	case a.status == http.StatusConflict && len(said.Errors) == 1 && len(said.Results) == 0:
-		return token{}, b.rolledBack(a, said.Errors[0].What)
+		err := a.refusal(said.Errors[0].What)
+		if said.Errors[0].What == fmt.Sprintf("failed to set key %q, index is stale", b.key) {
+			return token{}, &leaderelection.LostRaceError{Err: err} // one of several reasons
+		}
+		return token{}, err
 	case a.status == http.StatusConflict || len(said.Errors) > 0 || len(said.Results) != 1 || said.Results[0].KV == nil:
 		return token{}, errNotConsul
 	}
@@ -258,16 +260,6 @@ func (b *backend) Swap(ctx context.Context, was token, data []byte, _ *leaderele
 		return token{}, errNotConsul
 	}
 	return next, nil
-}
-
-// rolledBack is the error of a transaction that has not happened. A lost race is one of
-// several reasons.
-func (b *backend) rolledBack(a *answer, what string) error {
-	err := a.refusal(what)
-	if what == fmt.Sprintf("failed to set key %q, index is stale", b.key) {
-		return &leaderelection.LostRaceError{Err: err}
-	}
-	return err
 }
 
 // Changes implements leaderelection.ChangeFeed by blocking queries, one after the other. It shows

@@ -3,11 +3,8 @@
 package consul_test
 
 import (
-	"context"
 	"net/http"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -87,46 +84,6 @@ func TestFeedCosts(t *testing.T) {
 	})
 }
 
-// A leader's extension is one request, and costs each standby one. A hand-over is two writes, and
-// one read by a candidate that has not read before: it learns that the store tells no time.
-func TestRequestsOfElections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newImitation()
-		defer close(s.gone)
-		start := func(id string) (stop func()) {
-			ctx, cancel := context.WithCancel(t.Context())
-			c, err := leaderelection.Config{Decider: s.decider(nil), LeaderID: id}.Start(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return func() { cancel(); _ = c.Wait() }
-		}
-		grows := func(what string, reads, least, most, writes int, do func()) {
-			t.Helper()
-			synctest.Wait()
-			r, q, w := s.count()
-			do()
-			synctest.Wait()
-			r2, q2, w2 := s.count()
-			if r2-r != reads || q2-q < least || q2-q > most || w2-w != writes {
-				t.Errorf("%s: %d reads, %d queries, %d writes; want %d, %d to %d, %d", what, r2-r, q2-q, w2-w, reads, least, most, writes)
-			}
-		}
-		stopA := start("a")
-		synctest.Wait()
-		stopB := start("b")
-		time.Sleep(time.Minute)
-		grows("ten extensions", 0, 2*10, 2*10, 10, func() { time.Sleep(70 * time.Second) })
-		begun := time.Now()
-		// Who goes may still ask what comes after each of the two.
-		grows("a hand-over", 0, 2, 4, 2, stopA)
-		if e := feedtest.Read(t, s.decider(nil)); e.LeaderID != "b" || !time.Now().Equal(begun) {
-			t.Errorf("%q leads after %v", e.LeaderID, time.Since(begun))
-		}
-		stopB()
-	})
-}
-
 // A key that is deleted is told of as an election that is empty, and one made again.
 func TestFeedOfDeletedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -178,30 +135,9 @@ func TestIndexGoesBack(t *testing.T) {
 	}
 }
 
-// replayed is a way to the imitation that answers queries as it was told.
-type replayed struct {
-	*httpfault.Transport
-	change func(r *http.Request, a *http.Response) *http.Response
-
-	mu    sync.Mutex
-	asked []string
-}
-
-func (r *replayed) questions() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.asked)
-}
-
-func (r *replayed) RoundTrip(q *http.Request) (*http.Response, error) {
-	r.mu.Lock()
-	r.asked = append(r.asked, q.URL.RawQuery)
-	r.mu.Unlock()
-	a, err := r.Transport.RoundTrip(q)
-	if err == nil && r.change != nil {
-		a = r.change(q, a)
-	}
-	return a, err
+// by is an election by way of a handler.
+func by(h http.HandlerFunc, opts *consul.Options) *consul.Decider {
+	return consul.NewDecider(&http.Client{Transport: &httpfault.Transport{Handler: h}}, "http://imitation.invalid", "elections/one", opts)
 }
 
 // What a server shows that lags behind is not told: a consistent read comes first.
@@ -215,25 +151,22 @@ func TestLaggingServer(t *testing.T) {
 		token = feedtest.Write(t, d, 2, token)
 		var lags atomic.Bool
 		lags.Store(true)
-		way := &replayed{Transport: s.transport()}
-		way.change = func(q *http.Request, a *http.Response) *http.Response {
-			if q.URL.Query().Has("index") && lags.Load() {
-				a, _ = old.transport().RoundTrip(q.WithContext(context.Background()))
+		var asked []string
+		feed := follow(t, s, by(func(w http.ResponseWriter, r *http.Request) {
+			asked = append(asked, r.URL.RawQuery)
+			if r.URL.Query().Has("index") && lags.Load() {
+				old.ServeHTTP(w, r)
+			} else {
+				s.ServeHTTP(w, r)
 			}
-			return a
-		}
-		s.impatient = true // so that the lagging one is asked
-		feed := follow(t, s, consul.NewDecider(&http.Client{Transport: way}, "http://imitation.invalid", "elections/one", nil))
+		}, nil))
 		tells(t, feed, 2)
 		time.Sleep(time.Minute)
 		silent(t, feed)
-		if asked := way.questions(); len(asked) > 40 || asked[1] == asked[2] || asked[2] != "consistent=" {
+		if len(asked) > 40 || asked[1] == asked[2] || asked[2] != "consistent=" {
 			t.Errorf("%d requests: %v", len(asked), asked)
 		}
 		lags.Store(false)
-		s.mu.Lock()
-		s.impatient = false
-		s.mu.Unlock()
 		feedtest.Write(t, d, 3, token)
 		if n := next(t, feed); n.Err != nil || n.ElectionNumber != 3 {
 			t.Errorf("%+v", n)
@@ -245,11 +178,7 @@ func TestLaggingServer(t *testing.T) {
 // the index grows by what others write, the feed asks seldom, and tells of what is new.
 func TestHotLoops(t *testing.T) {
 	for name, trouble := range map[string]func(*imitation){
-		"impatient": func(s *imitation) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.impatient = true
-		},
+		"impatient": func(s *imitation) { s.do(func() { s.impatient = true }) },
 		"others write": func(s *imitation) {
 			go func() {
 				for range 600_000 {
@@ -257,7 +186,7 @@ func TestHotLoops(t *testing.T) {
 					case <-s.gone:
 						return
 					case <-time.After(time.Millisecond):
-						s.touch()
+						s.do(s.change)
 					}
 				}
 			}()
@@ -301,9 +230,7 @@ func TestLateAnswers(t *testing.T) {
 		silent(t, feed)
 		token = feedtest.Write(t, d, 2, token)
 		tells(t, feed, 2)
-		s.mu.Lock()
-		s.stubborn = true
-		s.mu.Unlock()
+		s.do(func() { s.stubborn = true })
 		time.Sleep(11 * time.Minute) // the query under way may not know
 		feedtest.Write(t, d, 3, token)
 		begun := time.Now()
@@ -347,45 +274,13 @@ func TestFeedWithoutLeader(t *testing.T) {
 		feedtest.Write(t, s.decider(nil), 1, nil)
 		feed := follow(t, s, s.decider(nil))
 		tells(t, feed, 1)
-		s.mu.Lock()
-		s.noLeader = true
-		s.change() // as one that was deposed does when it hears of the new leader's writes
-		s.put(s.keys["elections/one"])
-		s.mu.Unlock()
+		s.do(func() {
+			s.noLeader = true
+			s.change() // as one that was deposed does when it hears of the new leader's writes
+			s.put(s.keys["elections/one"])
+		})
 		feedtest.Passing(t, next(t, feed).Err, "not from the servers' leader")
 		feedtest.Passing(t, feedtest.ReadError(t, s.decider(nil)), "no leader just now")
-	})
-}
-
-// A feed that is left, or whose ctx ends, in a query or a pause, ends at once.
-func TestLeavingTheFeed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newImitation()
-		defer close(s.gone)
-		d := s.decider(nil)
-		for range d.Changes(t.Context()) {
-			break
-		}
-		for _, impatient := range []bool{false, true} {
-			s.mu.Lock()
-			s.impatient = impatient
-			s.mu.Unlock()
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan int)
-			go func() {
-				n := 0
-				for range d.Changes(ctx) {
-					n++
-				}
-				ended <- n
-			}()
-			time.Sleep(21 * time.Second)
-			cancel()
-			begun := time.Now()
-			if n := <-ended; n != 1 || time.Since(begun) > 0 {
-				t.Errorf("%d items, after %v", n, time.Since(begun))
-			}
-		}
 	})
 }
 
@@ -394,12 +289,14 @@ func TestQueries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newImitation()
 		feedtest.Write(t, s.decider(nil), 1, nil)
-		way := &replayed{Transport: s.transport()}
-		feed := follow(t, s, consul.NewDecider(&http.Client{Transport: way}, "http://imitation.invalid", "elections/one",
-			&consul.Options{FeedWait: 90 * time.Second, Datacenter: "x"}))
+		var asked []string
+		feed := follow(t, s, by(func(w http.ResponseWriter, r *http.Request) {
+			asked = append(asked, r.URL.RawQuery)
+			s.ServeHTTP(w, r)
+		}, &consul.Options{FeedWait: 90 * time.Second, Datacenter: "x"}))
 		tells(t, feed, 1)
 		synctest.Wait()
-		if got := strings.Join(way.questions(), " "); got != "consistent=&dc=x dc=x&index=21&wait=1m30s" {
+		if got := strings.Join(asked, " "); got != "consistent=&dc=x dc=x&index=21&wait=1m30s" {
 			t.Error(got)
 		}
 	})
@@ -413,7 +310,7 @@ func says(status int, text string) httpfault.Fault {
 var overHTTP = overhttp.Store{
 	Serve: func() http.Handler { return newImitation() },
 	Decider: func(c *http.Client) leaderelection.RaceDecider {
-		return polled{consul.NewDecider(c, "http://imitation.invalid", "elections/one", nil)}
+		return struct{ leaderelection.RaceDecider }{consul.NewDecider(c, "http://imitation.invalid", "elections/one", nil)} // without its feed
 	},
 	Place:  `Consul key "elections/one"`,
 	Writes: func(r *http.Request) bool { return r.Method == http.MethodPut },

@@ -3,11 +3,11 @@ package consul_test
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -233,7 +233,10 @@ func TestRefusals(t *testing.T) {
 		{302, "", false, "proxy"},
 	} {
 		c := &changed{s: newImitation()}
-		c.read = func(a *reply) { a.says(no.status, no.text) }
+		c.read = func(a *reply) {
+			a.says(no.status, no.text)
+			a.header.Set("Retry-After", "7") // a pause that is asked for is handed on
+		}
 		c.write = c.read
 		d := c.decider(nil)
 		_, read := d.ReadCurrent(t.Context())
@@ -246,6 +249,7 @@ func TestRefusals(t *testing.T) {
 			} else {
 				feedtest.Passing(t, err, "elections/one", no.words)
 			}
+			feedtest.Pauses(t, err, 7*time.Second)
 		}
 	}
 }
@@ -375,25 +379,6 @@ func TestRequests(t *testing.T) {
 	feedtest.Reads(t, d, 1)
 }
 
-// A pause that the agent, or something on the way, asks for is handed on.
-func TestRetryAfter(t *testing.T) {
-	for code, text := range map[int]string{429: "rate limit reached", 503: "busy"} {
-		c := &changed{s: newImitation()}
-		c.read = func(a *reply) {
-			a.says(code, text)
-			a.header.Set("Retry-After", "7")
-		}
-		c.write = c.read
-		d := c.decider(nil)
-		_, read := d.ReadCurrent(t.Context())
-		_, wrote := d.WriteEntry(t.Context(), feedtest.State(1, nil))
-		for _, err := range []error{read, wrote, feedtest.Next(t, feedtest.Follow(t, d)).Err} {
-			feedtest.Passing(t, err)
-			feedtest.Pauses(t, err, 7*time.Second)
-		}
-	}
-}
-
 // imitation answers as a Consul agent does what this package asks, without sockets, so that
 // it works in virtual time. TestImitation holds it to what the real one is held to, and
 // TestSameAnswers to the real one's answers.
@@ -436,13 +421,14 @@ func (s *imitation) decider(opts *consul.Options) *consul.Decider {
 	return consul.NewDecider(&http.Client{Transport: s.transport()}, "http://imitation.invalid", "elections/one", opts)
 }
 
-// touch has something else change.
-func (s *imitation) touch() {
+// do does something to it while it answers nobody.
+func (s *imitation) do(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.change()
+	f()
 }
 
+// change is that something has changed.
 func (s *imitation) change() {
 	s.index++
 	close(s.changed)
@@ -451,9 +437,7 @@ func (s *imitation) change() {
 
 // set changes a key by hand.
 func (s *imitation) set(key, value string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.put(kv{Key: key, Value: []byte(value)})
+	s.do(func() { s.put(kv{Key: key, Value: []byte(value)}) })
 }
 
 func (s *imitation) put(k kv) kv {
@@ -464,29 +448,21 @@ func (s *imitation) put(k kv) kv {
 }
 
 // remove deletes a key by hand.
-func (s *imitation) remove(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.change()
-	delete(s.keys, key)
-}
+func (s *imitation) remove(key string) { s.do(func() { s.change(); delete(s.keys, key) }) }
 
 // snapshot returns what restores it as it is now, as consul snapshot does: in this cluster,
 // whose count goes on, or in a new one, whose count begins where that of the snapshot ended.
 func (s *imitation) snapshot() (restore func(anew bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	index, keys := s.index, map[string]kv{}
-	for name, k := range s.keys {
-		keys[name] = k
-	}
+	index, keys := s.index, maps.Clone(s.keys)
 	return func(anew bool) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.keys = keys; anew {
-			s.index = index
-		}
-		s.change()
+		s.do(func() {
+			if s.keys = keys; anew {
+				s.index = index
+			}
+			s.change()
+		})
 	}
 }
 
@@ -577,17 +553,6 @@ func (s *imitation) show(w http.ResponseWriter, consistent bool, key string) {
 	answer(w, http.StatusOK, []kv{k})
 }
 
-// outcome is that of a transaction.
-type outcome struct {
-	Results []map[string]kv
-	Errors  []failure
-}
-
-type failure struct {
-	OpIndex int
-	What    string
-}
-
 func (s *imitation) txn(w http.ResponseWriter, r *http.Request) {
 	var ops []struct {
 		KV *struct {
@@ -606,7 +571,7 @@ func (s *imitation) txn(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	s.writes++
 	refuse := func(what string) {
-		answer(w, http.StatusConflict, outcome{Errors: []failure{{0, what}}})
+		answer(w, http.StatusConflict, struct{ Results, Errors any }{nil, []any{map[string]any{"OpIndex": 0, "What": what}}})
 	}
 	switch was, found := s.keys[op.Key]; {
 	case s.noLeader:
@@ -619,7 +584,7 @@ func (s *imitation) txn(w http.ResponseWriter, r *http.Request) {
 	default:
 		k := s.put(kv{Key: op.Key, Value: op.Value, Flags: op.Flags, LockIndex: was.LockIndex, Session: was.Session})
 		k.Value = nil
-		answer(w, http.StatusOK, outcome{Results: []map[string]kv{{"KV": k}}})
+		answer(w, http.StatusOK, struct{ Results, Errors any }{[]any{map[string]kv{"KV": k}}, nil})
 	}
 }
 
@@ -630,16 +595,3 @@ func TestImitation(t *testing.T) {
 		return func() leaderelection.RaceDecider { return s.decider(nil) }
 	}, nil)
 }
-
-// polled is a Decider without its feed.
-type polled struct{ d *consul.Decider }
-
-func (p polled) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	return p.d.ReadCurrent(ctx)
-}
-
-func (p polled) WriteEntry(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	return p.d.WriteEntry(ctx, e)
-}
-
-func (p polled) String() string { return p.d.String() }

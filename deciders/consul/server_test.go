@@ -41,12 +41,6 @@ var co = storetest.Store[*consul.Decider]{
 	Address: "consul://$addr/elections/$election",
 }
 
-// opened returns the election at an address, closed at the end of the test.
-func opened(t testing.TB, address string) *consul.Decider {
-	t.Helper()
-	return co.Opened(t, address)
-}
-
 func TestConformance(t *testing.T) {
 	decidertest.Run(t, co.Elections(stores.Consul(t, "").Address), nil)
 }
@@ -139,7 +133,7 @@ func TestOddKeys(t *testing.T) {
 // told for good.
 func TestServersOwnRefusals(t *testing.T) {
 	server := stores.Consul(t, `{"limits":{"kv_max_value_size":2000,"txn_max_req_len":2000}}`)
-	d := opened(t, "consul://"+server.Address+"/e")
+	d := co.Opened(t, "consul://"+server.Address+"/e")
 	e := feedtest.State(1, nil)
 	e.ConnectionParams = make([]byte, 2000)
 	_, err := d.WriteEntry(t.Context(), e)
@@ -153,8 +147,8 @@ func TestServersOwnRefusals(t *testing.T) {
 	}
 	feedtest.Permanent(t, feedtest.ReadError(t, d), id, "lock")
 	feedtest.Lost(t, feedtest.WriteError(t, d, 2, token))
-	feedtest.Permanent(t, feedtest.ReadError(t, opened(t, "consul://"+server.Address+"/e?namespace=x")), "Namespace")
-	feedtest.Passing(t, feedtest.ReadError(t, opened(t, "consul://"+server.Address+"/e?datacenter=elsewhere")), "elsewhere", "is its name right?")
+	feedtest.Permanent(t, feedtest.ReadError(t, co.Opened(t, "consul://"+server.Address+"/e?namespace=x")), "Namespace")
+	feedtest.Passing(t, feedtest.ReadError(t, co.Opened(t, "consul://"+server.Address+"/e?datacenter=elsewhere")), "elsewhere", "is its name right?")
 }
 
 // Who may do what, by the rules of the token.
@@ -166,7 +160,7 @@ func TestPermissions(t *testing.T) {
 		server.Ask(t, "PUT", "/v1/acl/policy", root, fmt.Sprintf(`{"Name":"p%s","Rules":%q}`, token, rule))
 		server.Ask(t, "PUT", "/v1/acl/token", root, fmt.Sprintf(`{"SecretID":%q,"Policies":[{"Name":"p%s"}]}`, token, token))
 	}
-	as := func(token string) *consul.Decider { return opened(t, "consul://:"+token+"@"+server.Address+"/e") }
+	as := func(token string) *consul.Decider { return co.Opened(t, "consul://:"+token+"@"+server.Address+"/e") }
 	d := as(candidate)
 	token := feedtest.Write(t, d, 2, feedtest.Write(t, d, 1, feedtest.Read(t, d).Token))
 	feedtest.Number(t, feedtest.Follow(t, d), 2)
@@ -176,7 +170,7 @@ func TestPermissions(t *testing.T) {
 	watching := as(observer)
 	feedtest.Number(t, feedtest.Follow(t, watching), 2)
 	feedtest.Permanent(t, feedtest.WriteError(t, watching, 3, token), "key:write", `key "e" { policy = "write" }`)
-	for who, d := range map[string]*consul.Decider{"of another key": as(other), "unknown": as("55555555-0000-0000-0000-000000000000"), "none": opened(t, "consul://"+server.Address+"/e")} {
+	for who, d := range map[string]*consul.Decider{"of another key": as(other), "unknown": as("55555555-0000-0000-0000-000000000000"), "none": co.Opened(t, "consul://"+server.Address+"/e")} {
 		feedtest.Permanent(t, feedtest.ReadError(t, d), "token", `policy = "write"`)
 		_, err := d.WriteEntry(t.Context(), feedtest.State(3, token))
 		feedtest.Permanent(t, err, `policy = "write"`)
@@ -193,21 +187,21 @@ func TestTLS(t *testing.T) {
 	a, other := feedtest.NewAuthority(t, "server", "candidate"), feedtest.NewAuthority(t, "candidate")
 	_, port, _ := strings.Cut(serveTLS(t, a, addr).Listener.Addr().String(), ":")
 	at := func(host string, ca *feedtest.Authority) *consul.Decider {
-		return opened(t, "consul://"+host+":"+port+"/e?"+storetest.TLS(ca, "candidate"))
+		return co.Opened(t, "consul://"+host+":"+port+"/e?"+storetest.TLS(ca, "candidate"))
 	}
 	d := at("127.0.0.1", a)
 	feedtest.Write(t, d, 1, nil)
 	feedtest.Number(t, feedtest.Follow(t, at("localhost", a)), 1)
 	feedtest.Refuses(t, at("127.0.0.1", other), "certificate", "tls_ca")
-	feedtest.Refuses(t, opened(t, "consul://127.0.0.1:"+port+"/e?tls=true&"+storetest.TLS(a, "")), "tls_cert")
-	feedtest.Refuses(t, opened(t, "consul://127.0.0.1:"+port+"/e"), "tls=true")
-	feedtest.Refuses(t, opened(t, "consul://"+addr+"/e?tls=true"), "does not speak TLS")
+	feedtest.Refuses(t, co.Opened(t, "consul://127.0.0.1:"+port+"/e?tls=true&"+storetest.TLS(a, "")), "tls_cert")
+	feedtest.Refuses(t, co.Opened(t, "consul://127.0.0.1:"+port+"/e"), "tls=true")
+	feedtest.Refuses(t, co.Opened(t, "consul://"+addr+"/e?tls=true"), "does not speak TLS")
 }
 
 func TestRenewedCertificates(t *testing.T) {
 	a := feedtest.NewAuthority(t, "server", "candidate")
 	server := serveTLS(t, a, stores.Consul(t, "").Address)
-	d := opened(t, "consul://"+server.Listener.Addr().String()+"/e?"+storetest.TLS(a, "candidate"))
+	d := co.Opened(t, "consul://"+server.Listener.Addr().String()+"/e?"+storetest.TLS(a, "candidate"))
 	storetest.Renewed(t, d, a, server.CloseClientConnections)
 }
 
@@ -215,7 +209,7 @@ func TestRenewedCertificates(t *testing.T) {
 // versions is refused, and a feed tells of the record as it is.
 func TestSnapshot(t *testing.T) {
 	server := stores.Consul(t, "")
-	d := opened(t, "consul://"+server.Address+"/e?feed_wait=1s")
+	d := co.Opened(t, "consul://"+server.Address+"/e?feed_wait=1s")
 	token := feedtest.Write(t, d, 1, nil)
 	snapshot := server.Ask(t, "GET", "/v1/snapshot", "", "")
 	later := feedtest.Write(t, d, 3, feedtest.Write(t, d, 2, token))
@@ -257,7 +251,7 @@ func TestServers(t *testing.T) {
 		}
 	}
 	stays := all[(leads+1)%3]
-	feedtest.Examines(t, opened(t, co.At(stays.Address, "e")))
+	feedtest.Examines(t, co.Opened(t, co.At(stays.Address, "e")))
 	const term = 20 * time.Second // an election of the servers takes some seconds
 	co.Ensemble(t, co.At(stays.Address, "e"), term, servers, leads, func() {
 		if said := stays.Ask(t, "GET", "/v1/kv/elections/e?stale&raw", "", ""); !strings.Contains(said, "election_number") {
@@ -285,7 +279,7 @@ func TestAbandonedConnection(t *testing.T) {
 	server := httptest.NewServer(newImitation())
 	t.Cleanup(server.Close)
 	relay := stores.NewRelay(t, strings.TrimPrefix(server.URL, "http://"))
-	feedtest.Abandons(t, opened(t, co.At(relay.Addr, "web")), relay.Swallow)
+	feedtest.Abandons(t, co.Opened(t, co.At(relay.Addr, "web")), relay.Swallow)
 }
 
 // Of all processes that run this, one at a time does the job.

@@ -57,11 +57,9 @@
 //
 // # With users, before etcd 3.5
 //
-// A client logs in when it is made, and again if etcd refuses its token. Before 3.5 etcd checks the
-// old token of that login, too, and refuses it, after a restart and when a token has expired (simple
-// tokens: after five idle minutes). All calls of that client then fail for good. Open's client does
-// not replace itself: package deciders/open does, after a term, for what its Stores have opened. With
-// a client of your own, use etcd from 3.5 on, or make a new client.
+// After a restart, and when a token has expired (simple tokens: after five idle minutes), etcd before
+// 3.5 refuses even the new login of an old client, and all its calls fail for good. Package
+// deciders/open replaces such a client after a term. With a client of your own, use etcd from 3.5 on.
 //
 // # How the feed works
 //
@@ -83,9 +81,8 @@
 //
 // # Certificates
 //
-// Open reads the files of the authority and of the client's certificate again for each connection,
-// so renewed files need no restart. A client that you make uses its tls.Config: set
-// GetClientCertificate there to renew certificates.
+// Open's client renews them, see Open. A client that you make uses its tls.Config: set
+// GetClientCertificate there.
 package etcd
 
 import (
@@ -119,7 +116,7 @@ type Options struct {
 type Decider struct {
 	b        *backend
 	election store.Election[version]
-	close    func() error // if the client is the Decider's own
+	close    func() error
 }
 
 // backend is the store: one key.
@@ -161,7 +158,7 @@ func NewDecider(client *clientv3.Client, key string, opts *Options) *Decider {
 	if opts != nil && opts.FeedGrace != 0 {
 		b.grace, wrong = opts.FeedGrace, durations.Fault("FeedGrace", opts.FeedGrace, durations.Least)
 	}
-	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "etcd", Place: place(key, client.Endpoints())}}
+	d := &Decider{b: b, close: func() error { return nil }, election: store.Election[version]{Store: b, Package: "etcd", Place: place(key, client.Endpoints())}}
 	if d.election.Wrong = wrong; key == "" {
 		d.election.Wrong = errors.New("etcd has no empty key; give the election a name")
 	}
@@ -174,12 +171,7 @@ func place(key string, endpoints []string) string {
 }
 
 // Close closes the client that Open has made. A client given to NewDecider is yours to close.
-func (d *Decider) Close() error {
-	if d.close == nil {
-		return nil
-	}
-	return d.close()
-}
+func (d *Decider) Close() error { return d.close() }
 
 // String names the place of the record: the key and the endpoints.
 func (d *Decider) String() string { return d.election.Place }

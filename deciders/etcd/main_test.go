@@ -63,12 +63,6 @@ func open(ctx context.Context, address string) (*etcd.Decider, error) {
 	return feedtest.Open(ctx, etcd.Open, address)
 }
 
-// opened returns the election at an address, closed at the end of the test.
-func opened(t testing.TB, address string) *etcd.Decider {
-	t.Helper()
-	return ec.Opened(t, address)
-}
-
 func TestConformance(t *testing.T) {
 	decidertest.Run(t, ec.Elections(stores.Etcd(t).Endpoint), nil)
 }
@@ -172,6 +166,7 @@ func TestClosedClient(t *testing.T) {
 }
 
 func TestOutage(t *testing.T) { ec.Outage(t) }
+func TestFaults(t *testing.T) { ec.Faults(t) }
 
 func TestProcesses(t *testing.T) {
 	stores.Nightly(t, "real processes elect by the wall clock")

@@ -1,7 +1,9 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -56,7 +58,7 @@ const (
 // ctx. Otherwise it does no I/O. Other parameters are errors.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	l := &lines.Lines{}
-	cfg, key, opts, err := parse(u, os.Getenv, l)
+	cfg, key, opts, err := parse(u, l)
 	if err != nil {
 		return nil, store.OpenError("etcd", u, err)
 	}
@@ -83,28 +85,6 @@ type own struct {
 	*clientv3.Client
 	*lines.Lines
 	login *atomic.Pointer[error] // why its last login has failed
-}
-
-// listed are credentials that list the connections that they secure: a dialer would do without
-// proxies.
-type listed struct {
-	credentials.TransportCredentials
-	lines *lines.Lines
-}
-
-// ClientHandshake implements credentials.TransportCredentials.
-func (l listed) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn = l.lines.Add(conn)
-	secured, info, err := l.TransportCredentials.ClientHandshake(ctx, authority, conn)
-	if err != nil {
-		_ = conn.Close()
-	}
-	return secured, info, err
-}
-
-// Clone implements credentials.TransportCredentials.
-func (l listed) Clone() credentials.TransportCredentials {
-	return listed{l.TransportCredentials.Clone(), l.lines}
 }
 
 // connect makes the client, and logs in if there is a user. It gives up when ctx ends.
@@ -154,8 +134,33 @@ func noteLogin(said *atomic.Pointer[error]) grpc.UnaryClientInterceptor {
 }
 
 // parse reads u. Errors hold no secrets.
-func parse(u *url.URL, getenv func(string) string, l *lines.Lines) (*clientv3.Config, string, *Options, error) {
-	cfg := &clientv3.Config{
+func parse(u *url.URL, l *lines.Lines) (cfg *clientv3.Config, key string, opts *Options, err error) {
+	key = strings.TrimPrefix(u.Path, "/")
+	hosts, wrongHost := store.Hosts(u, "2379")
+	p, wrongQuery := store.ParseParams(u)
+	switch {
+	case u.Scheme != "etcd" && u.Scheme != "etcds":
+		err = fmt.Errorf("the scheme is %q; want etcd://host:2379/key, or etcds for TLS", u.Scheme)
+	case u.Host == "":
+		err = errors.New("no host is named: etcd://host:2379/key")
+	case key == "":
+		err = errors.New("no key is named: etcd://host:2379/key")
+	default:
+		err = cmp.Or(wrongHost, wrongQuery)
+	}
+	if err != nil {
+		return nil, "", nil, err
+	}
+	files, name := p.TLSFiles(), p.String("server_name")
+	opts = &Options{FeedGrace: p.Duration("feed_grace")}
+	secure := u.Scheme == "etcds" || !files.None()
+	if name != "" && !secure {
+		p.Wrong("server_name is for TLS: write etcds://")
+	}
+	if err := p.Rest(); err != nil {
+		return nil, "", nil, err
+	}
+	cfg = &clientv3.Config{
 		DialTimeout:          dialTimeout,
 		DialKeepAliveTime:    keepAliveTime,
 		DialKeepAliveTimeout: keepAliveTimeout,
@@ -165,38 +170,30 @@ func parse(u *url.URL, getenv func(string) string, l *lines.Lines) (*clientv3.Co
 			MinConnectTimeout: dialTimeout,
 		})},
 	}
-	key := strings.TrimPrefix(u.Path, "/")
-	switch {
-	case u.Scheme != "etcd" && u.Scheme != "etcds":
-		return nil, "", nil, fmt.Errorf("the scheme is %q; want etcd://host:2379/key, or etcds for TLS", u.Scheme)
-	case u.Host == "":
-		return nil, "", nil, errors.New("no host is named: etcd://host:2379/key")
-	case key == "":
-		return nil, "", nil, errors.New("no key is named: etcd://host:2379/key")
-	}
-	hosts, err := store.Hosts(u, "2379")
-	if err != nil {
-		return nil, "", nil, err
-	}
-	setUser(cfg, u, getenv)
-	opts, secure, err := parameters(cfg, u, l)
-	if err != nil {
-		return nil, "", nil, err
-	}
-	scheme := "http://"
+	setUser(cfg, u)
+	scheme, tlsFiles := "http://", (*store.TLSFiles)(nil)
 	if secure {
-		scheme = "https://"
+		scheme, tlsFiles = "https://", &files
 	}
 	for _, host := range hosts {
 		cfg.Endpoints = append(cfg.Endpoints, scheme+host)
 	}
+	if name != "" { // in tls.Config it would have no effect: etcd's client sets each endpoint's own host
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithAuthority(name))
+	}
+	creds, err := newListed(l, tlsFiles)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	cfg.DialOptions = append(cfg.DialOptions, grpc.WithTransportCredentials(creds))
 	return cfg, key, opts, nil
 }
 
-func setUser(cfg *clientv3.Config, u *url.URL, getenv func(string) string) {
-	user, password, both := strings.Cut(getenv("ETCDCTL_USER"), ":")
+// setUser takes user and password from u, or else from the environment.
+func setUser(cfg *clientv3.Config, u *url.URL) {
+	user, password, both := strings.Cut(os.Getenv("ETCDCTL_USER"), ":")
 	if !both {
-		password = getenv("ETCDCTL_PASSWORD")
+		password = os.Getenv("ETCDCTL_PASSWORD")
 	}
 	if u.User != nil {
 		user = u.User.Username()
@@ -209,76 +206,55 @@ func setUser(cfg *clientv3.Config, u *url.URL, getenv func(string) string) {
 	}
 }
 
-// parameters reads the query. Secure says whether to connect with TLS.
-func parameters(cfg *clientv3.Config, u *url.URL, l *lines.Lines) (opts *Options, secure bool, err error) {
-	p, err := store.ParseParams(u)
-	if err != nil {
-		return nil, false, err
-	}
-	files := p.TLSFiles()
-	name := p.String("server_name")
-	opts = &Options{FeedGrace: p.Duration("feed_grace")}
-	secure = u.Scheme == "etcds" || !files.None()
-	if name != "" && !secure {
-		p.Wrong("server_name is for TLS: write etcds://")
-	}
-	if err := p.Rest(); err != nil {
-		return nil, false, err
-	}
-	if !secure {
-		cfg.DialOptions = append(cfg.DialOptions, grpc.WithTransportCredentials(listed{insecure.NewCredentials(), l}))
-		return opts, false, nil
-	}
-	if name != "" {
-		// In tls.Config it would have no effect: etcd's client sets each
-		// endpoint's own host.
-		cfg.DialOptions = append(cfg.DialOptions, grpc.WithAuthority(name))
-	}
-	creds, err := newRenewing(files)
-	if err != nil {
-		return nil, false, err
-	}
-	cfg.DialOptions = append(cfg.DialOptions, grpc.WithTransportCredentials(listed{creds, l}))
-	return opts, true, nil
-}
-
-// renewing is gRPC's TLS with files that are read for each connection: etcd's client
-// reads the authorities once.
-type renewing struct {
-	credentials.TransportCredentials // by the files as they were at first
-	files                            store.TLSFiles
+// listed are credentials that list the connections that they secure: a dialer would do without
+// proxies. With TLS they go by files that are read for each connection: etcd's client reads the
+// authorities once.
+type listed struct {
+	credentials.TransportCredentials // without TLS, or by the files as they were at first
+	lines                            *lines.Lines
+	files                            *store.TLSFiles // nil: without TLS
 	latest                           *atomic.Pointer[credentials.TransportCredentials]
 }
 
-// newRenewing returns credentials by these files, which it reads now and for each connection.
-func newRenewing(files store.TLSFiles) (credentials.TransportCredentials, error) {
-	cfg, err := files.Load()
-	if err != nil {
-		return nil, err
+// newListed returns credentials with TLS by these files, or without TLS for nil.
+func newListed(l *lines.Lines, files *store.TLSFiles) (*listed, error) {
+	c := &listed{insecure.NewCredentials(), l, files, new(atomic.Pointer[credentials.TransportCredentials])}
+	if files != nil {
+		cfg, err := files.Load()
+		if err != nil {
+			return nil, err
+		}
+		c.TransportCredentials = credentials.NewTLS(cfg)
 	}
-	r := &renewing{TransportCredentials: credentials.NewTLS(cfg), files: files, latest: &atomic.Pointer[credentials.TransportCredentials]{}}
-	r.latest.Store(&r.TransportCredentials)
-	return r, nil
+	c.latest.Store(&c.TransportCredentials)
+	return c, nil
 }
 
 // ClientHandshake implements credentials.TransportCredentials. If the files cannot be
 // read it goes by those that could last: somebody may be about to renew them.
-func (r *renewing) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	cfg, unread := r.files.Load()
-	if unread == nil {
-		latest := credentials.NewTLS(cfg)
-		r.latest.Store(&latest)
+func (c *listed) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn = c.lines.Add(conn)
+	var unread error
+	if c.files != nil {
+		var cfg *tls.Config
+		if cfg, unread = c.files.Load(); unread == nil {
+			latest := credentials.NewTLS(cfg)
+			c.latest.Store(&latest)
+		}
 	}
-	secure, info, err := (*r.latest.Load()).ClientHandshake(ctx, authority, conn)
-	if err != nil && unread != nil {
-		err = fmt.Errorf("%w, by the files as they were, since now: %w", err, unread)
+	secured, info, err := (*c.latest.Load()).ClientHandshake(ctx, authority, conn)
+	if err != nil {
+		_ = conn.Close()
+		if unread != nil {
+			err = fmt.Errorf("%w, by the files as they were, since now: %w", err, unread)
+		}
 	}
-	return secure, info, err
+	return secured, info, err
 }
 
 // Clone implements credentials.TransportCredentials.
-func (r *renewing) Clone() credentials.TransportCredentials {
-	c := *r
-	c.TransportCredentials = r.TransportCredentials.Clone()
-	return &c
+func (c *listed) Clone() credentials.TransportCredentials {
+	clone := *c
+	clone.TransportCredentials = c.TransportCredentials.Clone()
+	return &clone
 }

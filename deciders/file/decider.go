@@ -37,9 +37,8 @@
 //
 // A write that is given up takes its place, or not, as it would have.
 //
-// A process that is stopped (SIGSTOP, a debugger) within the fraction of a millisecond in which it
-// holds the lock keeps the others from writing until it goes on or dies. Nobody leads meanwhile,
-// and no two do. When a process dies, the kernel releases its lock.
+// A process that is stopped (SIGSTOP, a debugger) in the fraction of a millisecond in which it holds
+// the lock keeps the others from writing until it goes on or dies. Nobody leads meanwhile.
 //
 // # What the feed tells
 //

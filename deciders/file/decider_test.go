@@ -51,27 +51,11 @@ func TestConformance(t *testing.T) {
 	decidertest.Run(t, newElection, &o)
 }
 
-func entry(number, extension uint64, token leaderelection.LeaderToken) *leaderelection.RaceEntry {
-	return &leaderelection.RaceEntry{
-		LeaderID: "a", HostPort: []string{"10.0.0.1:443"}, TermExpiry: time.Now().Add(time.Minute), TermLength: 15 * time.Second,
-		ElectionNumber: leaderelection.ElectionNumber(number), Extension: extension, Incarnation: "i", Token: token,
-	}
-}
-
-func write(t testing.TB, d *file.Decider, e *leaderelection.RaceEntry) leaderelection.LeaderToken {
-	t.Helper()
-	token, err := d.WriteEntry(t.Context(), e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return token
-}
-
 // What lies on the disk is the record as text, one line, and an empty lock file.
 func TestWhatIsWritten(t *testing.T) {
 	dir := tempDir(t)
 	path := filepath.Join(dir, "election.json")
-	write(t, file.NewDecider(path, nil), entry(1, 0, nil))
+	feedtest.Write(t, file.NewDecider(path, nil), 1, nil)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +90,7 @@ func TestModes(t *testing.T) {
 	if err != nil || e.ElectionNumber != leaderelection.NoElections {
 		t.Fatalf("with CreateDir, where there is no directory yet: %+v, %v", e, err)
 	}
-	token := write(t, d, entry(1, 0, e.Token))
+	token := feedtest.Write(t, d, 1, e.Token)
 	for name, want := range map[string]os.FileMode{path: 0o600, path + ".lock": 0o600, filepath.Dir(path): 0o700} {
 		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v; want %v", name, info.Mode(), err, want)
@@ -115,7 +99,7 @@ func TestModes(t *testing.T) {
 	if err := os.Chmod(path, 0o606); err != nil {
 		t.Fatal(err)
 	}
-	write(t, d, entry(1, 1, token))
+	feedtest.Write(t, d, 2, token)
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o606 {
 		t.Errorf("after a chmod 606 and a write: %v, %v", info.Mode(), err)
 	}
@@ -123,7 +107,7 @@ func TestModes(t *testing.T) {
 
 func TestCommitTSIsTheFilesTime(t *testing.T) {
 	path, d := newDecider(t)
-	written := write(t, d, entry(1, 0, nil)).CommitTS()
+	written := feedtest.Write(t, d, 1, nil).CommitTS()
 	info, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
@@ -185,21 +169,19 @@ func TestOpen(t *testing.T) {
 // A write waits for the lock as long as its ctx allows, and not longer.
 func TestLockIsWaitedForWithinCtx(t *testing.T) {
 	path, d := newDecider(t)
-	token := write(t, d, entry(1, 0, nil))
+	token := feedtest.Write(t, d, 1, nil)
 	unlock := hold(t, path)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	_, err := d.WriteEntry(ctx, entry(1, 1, token))
+	_, err := d.WriteEntry(ctx, feedtest.State(2, token))
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leaderelection.ErrPermanent) {
 		t.Fatalf("with the lock held: %v", err)
 	}
-	if e, err := d.ReadCurrent(t.Context()); err != nil || e.Extension != 0 {
-		t.Fatalf("reading with the lock held: %+v, %v", e, err)
-	}
+	feedtest.Reads(t, d, 1) // which takes no lock
 	written := make(chan error)
 	go func() {
-		_, err := d.WriteEntry(t.Context(), entry(1, 2, token))
+		_, err := d.WriteEntry(t.Context(), feedtest.State(3, token))
 		written <- err
 	}()
 	waits := time.NewTimer(30 * time.Millisecond)
@@ -217,11 +199,11 @@ func TestLockIsWaitedForWithinCtx(t *testing.T) {
 
 func TestDeletedRecordIsALostRace(t *testing.T) {
 	path, d := newDecider(t)
-	token := write(t, d, entry(1, 0, nil))
+	token := feedtest.Write(t, d, 1, nil)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	_, err := d.WriteEntry(t.Context(), entry(1, 1, token))
+	_, err := d.WriteEntry(t.Context(), feedtest.State(2, token))
 	var lost *leaderelection.LostRaceError
 	if !errors.As(err, &lost) || lost.Current == nil || lost.Current.ElectionNumber != 0 || lost.Place != path {
 		t.Errorf("%v", err)

@@ -19,18 +19,8 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/file"
 	"github.com/c8e606e4/leaderelection/deciders/record"
-	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
-
-func whole(t testing.TB) string {
-	t.Helper()
-	data, err := record.Marshal(entry(7, 3, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
-}
 
 // What is not a record is told, and left as it is.
 func TestForeignContent(t *testing.T) {
@@ -59,20 +49,20 @@ func TestForeignContent(t *testing.T) {
 // other: the leader's next write loses, and what it reads is what was edited.
 func TestHandEditedRecord(t *testing.T) {
 	path, d := newDecider(t)
-	token := write(t, d, entry(7, 3, nil))
+	token := feedtest.Write(t, d, 7, nil)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(strings.Replace(string(data), `"extension":3`, `"extension": 4`, 1)), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(strings.Replace(string(data), `"extension":0`, `"extension": 4`, 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	var lost *leaderelection.LostRaceError
-	_, err = d.WriteEntry(t.Context(), entry(7, 4, token))
+	_, err = d.WriteEntry(t.Context(), feedtest.State(8, token))
 	if !errors.As(err, &lost) || lost.Current == nil || lost.Current.Extension != 4 {
 		t.Fatalf("%v", err)
 	}
-	write(t, d, entry(7, 5, lost.Current.Token))
+	feedtest.Write(t, d, 9, lost.Current.Token)
 }
 
 // Places at which no election can be kept.
@@ -84,9 +74,12 @@ func TestBadPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	record := whole(t)
+	record, err := record.Marshal(feedtest.State(7, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, err := range []error{
-		os.WriteFile(at("target"), []byte(record), 0o644),
+		os.WriteFile(at("target"), record, 0o644),
 		os.WriteFile(at("plain"), []byte("plain"), 0o644),
 		os.Symlink(at("target"), at("link")),
 		os.Symlink(at("nowhere"), at("dangling")),
@@ -115,10 +108,10 @@ func TestBadPlaces(t *testing.T) {
 		t.Run(why, func(t *testing.T) { feedtest.Foreign(t, file.NewDecider(path, nil), path, why) })
 	}
 	for lock, why := range map[string]string{"lock-link.json": "symbolic link", "lock-dir.json": "not a regular file"} {
-		_, err := file.NewDecider(at(lock), nil).WriteEntry(t.Context(), entry(1, 0, nil))
+		_, err := file.NewDecider(at(lock), nil).WriteEntry(t.Context(), feedtest.State(1, nil))
 		feedtest.Permanent(t, err, why, at(lock)+".lock")
 	}
-	for name, want := range map[string]string{"target": record, "plain": "plain"} {
+	for name, want := range map[string]string{"target": string(record), "plain": "plain"} {
 		if data, err := os.ReadFile(at(name)); err != nil || string(data) != want {
 			t.Errorf("%s was changed to %q, %v", name, data, err)
 		}
@@ -138,7 +131,7 @@ func TestNetworkFileSystemIsRefused(t *testing.T) {
 	}
 	d = file.NewDecider(path, &file.Options{AllowNetwork: true})
 	d.PretendNetwork("NFS")
-	write(t, d, entry(1, 0, nil))
+	feedtest.Write(t, d, 1, nil)
 }
 
 // If the disk is full the record stays whole, and the next write, when there
@@ -148,25 +141,23 @@ func TestDiskFull(t *testing.T) {
 		dir := mountTmpfs(t, "size=16k")
 		path := filepath.Join(dir, "election.json")
 		d := file.NewDecider(path, nil)
-		token := write(t, d, entry(1, 0, nil))
+		token := feedtest.Write(t, d, 1, nil)
 		ballast := filepath.Join(dir, "ballast")
 		if err := os.WriteFile(ballast, make([]byte, 64<<10), 0o644); !errors.Is(err, syscall.ENOSPC) {
 			t.Fatalf("filling the disk: %v", err)
 		}
-		_, err := d.WriteEntry(t.Context(), entry(1, 1, token))
+		_, err := d.WriteEntry(t.Context(), feedtest.State(2, token))
 		if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) || !strings.Contains(err.Error(), "make room") {
 			t.Errorf("on a full disk: %v", err)
 		}
-		if e, err := d.ReadCurrent(t.Context()); err != nil || e.Extension != 0 {
-			t.Errorf("after that: %+v, %v", e, err)
-		}
+		feedtest.Reads(t, d, 1)
 		if there := names(t, dir); there != "ballast election.json election.json.lock" {
 			t.Errorf("the directory has %s", there)
 		}
 		if err := os.Remove(ballast); err != nil {
 			t.Fatal(err)
 		}
-		write(t, d, entry(1, 1, token))
+		feedtest.Write(t, d, 2, token)
 	})
 }
 
@@ -175,9 +166,9 @@ func TestReadOnlyFileSystem(t *testing.T) {
 		dir := mountTmpfs(t, "")
 		path := filepath.Join(dir, "election.json")
 		d := file.NewDecider(path, nil)
-		token := write(t, d, entry(1, 0, nil))
+		token := feedtest.Write(t, d, 1, nil)
 		mountTmpfsAt(t, dir, "remount,ro")
-		_, err := d.WriteEntry(t.Context(), entry(1, 1, token))
+		_, err := d.WriteEntry(t.Context(), feedtest.State(2, token))
 		if !errors.Is(err, leaderelection.ErrPermanent) || !errors.Is(err, syscall.EROFS) {
 			t.Errorf("on a read-only file system: %v", err)
 		}
@@ -197,7 +188,7 @@ func TestNoPermission(t *testing.T) {
 	asNobody(t, func(t *testing.T, root string) {
 		path := filepath.Join(root, "election.json")
 		d := file.NewDecider(path, nil)
-		token := write(t, d, entry(1, 0, nil))
+		token := feedtest.Write(t, d, 1, nil)
 		lacks := func(what string, err error) {
 			t.Helper()
 			if !errors.Is(err, leaderelection.ErrPermanent) || !errors.Is(err, syscall.EACCES) || !strings.Contains(err.Error(), path) {
@@ -205,11 +196,9 @@ func TestNoPermission(t *testing.T) {
 			}
 		}
 		chmod(t, root, 0o555)
-		_, err := d.WriteEntry(t.Context(), entry(1, 1, token))
+		_, err := d.WriteEntry(t.Context(), feedtest.State(2, token))
 		lacks("writing in a directory without write permission", err)
-		if e, err := d.ReadCurrent(t.Context()); err != nil || e.Extension != 0 {
-			t.Errorf("reading there: %+v, %v", e, err)
-		}
+		feedtest.Reads(t, d, 1)
 		chmod(t, path, 0)
 		_, err = d.ReadCurrent(t.Context())
 		lacks("reading a file without read permission", err)
@@ -218,7 +207,7 @@ func TestNoPermission(t *testing.T) {
 		_, err = d.ReadCurrent(t.Context())
 		lacks("reading in a directory without search permission", err)
 		chmod(t, root, 0o755)
-		write(t, d, entry(1, 1, token))
+		feedtest.Write(t, d, 2, token)
 	})
 }
 
@@ -228,14 +217,14 @@ func TestLeftOvers(t *testing.T) {
 	dir := tempDir(t)
 	path := filepath.Join(dir, "election.json")
 	d := file.NewDecider(path, nil)
-	token := write(t, d, entry(1, 0, nil))
+	token := feedtest.Write(t, d, 1, nil)
 	leftOver := path + ".tmp-" + rand.Text()
 	aged(t, leftOver, "half a rec", 0o400, 2*time.Minute)
 	inUse := path + ".tmp-" + rand.Text()
 	aged(t, inUse, "half a rec", 0o600, 30*time.Second)
 
 	d = file.NewDecider(path, nil) // as a new process does
-	token = write(t, d, entry(1, 1, token))
+	token = feedtest.Write(t, d, 2, token)
 	if there := names(t, dir); there != "election.json election.json.lock "+filepath.Base(inUse) {
 		t.Errorf("the directory has %s", there)
 	}
@@ -245,7 +234,7 @@ func TestLeftOvers(t *testing.T) {
 	if err := os.Symlink(precious, path+".tmp-"+rand.Text()); err != nil {
 		t.Fatal(err)
 	}
-	write(t, file.NewDecider(path, nil), entry(1, 2, token))
+	feedtest.Write(t, file.NewDecider(path, nil), 3, token)
 	if data, err := os.ReadFile(precious); err != nil || string(data) != "precious" {
 		t.Errorf("a write went through a symbolic link: %q, %v", data, err)
 	}
@@ -285,7 +274,7 @@ func TestOthersFilesAreLeftAlone(t *testing.T) {
 		}
 	}
 	was := strings.Fields(names(t, dir))
-	write(t, file.NewDecider(path, nil), entry(1, 0, nil))
+	feedtest.Write(t, file.NewDecider(path, nil), 1, nil)
 	want := append(was, "report", "report.lock")
 	slices.Sort(want)
 	if there := names(t, dir); there != strings.Join(want, " ") {
@@ -297,7 +286,7 @@ func TestOthersFilesAreLeftAlone(t *testing.T) {
 // reads is on the disk, or a loss of power would give its number to another.
 func TestReadsAreOnTheDisk(t *testing.T) {
 	path, d := newDecider(t)
-	token := write(t, d, entry(1, 0, nil))
+	token := feedtest.Write(t, d, 1, nil)
 	hangs := make(chan struct{})
 	var sync atomic.Pointer[func(string) error]
 	set := func(f func(string) error) { sync.Store(&f) }
@@ -306,7 +295,7 @@ func TestReadsAreOnTheDisk(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	set(func(string) error { cancel(); <-hangs; return nil })
-	if _, err := d.WriteEntry(ctx, entry(2, 0, token)); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "writing "+path) {
+	if _, err := d.WriteEntry(ctx, feedtest.State(2, token)); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "writing "+path) {
 		t.Fatalf("writing on a disk that hangs: %v", err)
 	}
 	// It is in its place, and others see it, but it is not yet to stay.
@@ -327,7 +316,7 @@ func TestReadsAreOnTheDisk(t *testing.T) {
 	close(hangs)
 	// Nor is the record that stands in a write's way.
 	var lost *leaderelection.LostRaceError
-	if _, err := d.WriteEntry(t.Context(), entry(3, 0, token)); !errors.As(err, &lost) || lost.Current != nil {
+	if _, err := d.WriteEntry(t.Context(), feedtest.State(3, token)); !errors.As(err, &lost) || lost.Current != nil {
 		t.Errorf("a lost race on a broken disk: %v, which shows %+v", err, lost.Current)
 	}
 	var synced atomic.Pointer[string]
@@ -357,66 +346,22 @@ func TestMadeDirectoriesAreOnTheDisk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		next := entry(1, uint64(attempt), e.Token)
+		number := 1 + 100*uint64(attempt)
 		if fail {
-			if _, err := d.WriteEntry(t.Context(), next); err == nil || !strings.Contains(err.Error(), "the directory "+filepath.Join(root, "a")+" may not be on the disk") {
+			if err := feedtest.WriteError(t, d, number, e.Token); err == nil || !strings.Contains(err.Error(), "the directory "+filepath.Join(root, "a")+" may not be on the disk") {
 				t.Errorf("with a broken disk: %v", err)
 			}
 			fail = false
 		}
-		write(t, d, next)
+		token := feedtest.Write(t, d, number, e.Token)
 		made := slices.Contains(synced, filepath.Join(root, "a")) && slices.Contains(synced, root)
 		if made != (opts != nil) || synced[len(synced)-1] != filepath.Dir(path) {
 			t.Errorf("attempt %d, with %+v: these were synced: %v", attempt, opts, synced)
 		}
 		synced = nil
-		next.Token, next.Extension = nil, next.Extension+100
-		if e, err = d.ReadCurrent(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		next.Token = e.Token
-		write(t, d, next)
+		feedtest.Write(t, d, number+1, token)
 		if slices.Contains(synced, root) {
 			t.Errorf("the second write synced %v", synced)
 		}
 	}
-}
-
-// A candidate does not lead by what its feed tells of and the disk does not have yet.
-func TestNobodyLeadsByWhatIsNotOnTheDisk(t *testing.T) {
-	stores.Nightly(t, "real processes and disks")
-	const term = time.Second
-	path, d := newDecider(t)
-	hangs := make(chan struct{})
-	real := d.PretendSync(nil)
-	d.PretendSync(func(dir string) error { <-hangs; return real(dir) })
-	elected := make(chan struct{})
-	c, err := leaderelection.Config{
-		Decider: d, LeaderID: "a", TermLength: term, ClockPolicy: leaderelection.SharedClock,
-		OnElected: func(context.Context, *leaderelection.TimeView) { close(elected) },
-	}.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { <-c.Done() })
-	feed := file.NewDecider(path, nil)
-	for e, err := range feed.Changes(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e.LeaderID == "a" {
-			break
-		}
-	}
-	terms := time.NewTimer(3 * term)
-	select {
-	case <-elected:
-		t.Error("led by a record that a loss of power would undo")
-	case <-terms.C:
-	}
-	if c.View().ValueInFuture() {
-		t.Error("the view is true by a record that a loss of power would undo")
-	}
-	close(hangs)
-	<-elected
 }

@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
 // inMounts runs f in a process that may mount file systems, seen by nobody else.
@@ -69,10 +71,10 @@ func TestOthersWritesWakeNobody(t *testing.T) {
 		return
 	}
 	path, d := newDecider(t)
-	token := write(t, d, entry(1, 0, nil))
+	token := feedtest.Write(t, d, 1, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	told := make(chan uint64)
+	told := make(chan leaderelection.ElectionNumber)
 	go func() {
 		defer close(told)
 		for e, err := range d.Changes(ctx) {
@@ -80,7 +82,7 @@ func TestOthersWritesWakeNobody(t *testing.T) {
 				t.Errorf("the feed: %v", err)
 				return
 			}
-			told <- e.Extension
+			told <- e.ElectionNumber
 		}
 	}()
 	<-told
@@ -95,9 +97,9 @@ func TestOthersWritesWakeNobody(t *testing.T) {
 	if slept > writes/20 {
 		t.Errorf("%d writes of others: this process slept %d times", 2*writes, slept)
 	}
-	write(t, d, entry(1, 1, token))
-	if e := <-told; e != 1 {
-		t.Errorf("the feed told of extension %d", e)
+	feedtest.Write(t, d, 2, token)
+	if n := <-told; n != 2 {
+		t.Errorf("the feed told of leadership %d", n)
 	}
 	cancel()
 	for range told {

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -67,27 +66,6 @@ func counter(t *testing.T, path string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), exe)
 	cmd.Env = append(cmd.Environ(), roleEnv+"="+path)
 	return cmd
-}
-
-// Several processes count up at once: not one count is lost, or made twice.
-func TestProcessesRace(t *testing.T) {
-	stores.Nightly(t, "real processes and disks")
-	path := filepath.Join(tempDir(t), "election.json")
-	const processes = 4
-	var wg sync.WaitGroup
-	for range processes {
-		cmd := counter(t, path)
-		wg.Go(func() {
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%v: %s", err, out)
-			}
-		})
-	}
-	wg.Wait()
-	e, err := file.NewDecider(path, nil).ReadCurrent(t.Context())
-	if err != nil || e.Extension != processes*counts {
-		t.Errorf("%d processes counted up by %d each, and the count is %+v, %v", processes, counts, e, err)
-	}
 }
 
 // Writers are killed at any moment: the file is a whole record always, it never
@@ -151,7 +129,7 @@ func TestFeedEndsWithItsDirectory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(tempDir(t), "elections")
 			d := file.NewDecider(filepath.Join(dir, "e.json"), &file.Options{CreateDir: true})
-			write(t, d, entry(1, 0, nil))
+			feedtest.Write(t, d, 1, nil)
 			var failure error
 			for e, err := range d.Changes(t.Context()) {
 				switch {

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/file/internal/watch"
 	"github.com/c8e606e4/leaderelection/deciders/internal/disk"
 	"github.com/c8e606e4/leaderelection/deciders/internal/lock"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
@@ -350,20 +349,23 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 	}
 }
 
-// watch is a watcher of the file.
-func (b *backend) watch() (*watch.Watch, error) {
-	dir := filepath.Dir(b.path)
-	if err := b.makePlaceToWatch(dir); err != nil {
+// watch is a watcher of the file. It leaves the directory alone if it is there: observers need
+// not be able to write.
+func (b *backend) watch() (*watcher, error) {
+	dir, place := filepath.Dir(b.path), b.makePlace
+	if _, err := os.Stat(dir); err == nil {
+		place = b.checkPlace
+	}
+	if err := place(); err != nil {
 		return nil, err
 	}
-	return watch.New(dir, filepath.Base(b.path))
+	return newWatcher(dir, filepath.Base(b.path))
 }
 
-// makePlaceToWatch creates the directory where it may, and leaves it alone if
-// it is there: observers need not be able to write.
-func (b *backend) makePlaceToWatch(dir string) error {
-	if _, err := os.Stat(dir); err == nil {
-		return b.checkPlace()
-	}
-	return b.makePlace()
+// noWatch is the error of a user who has as many watchers as the system allows.
+func noWatch(err error) error {
+	return fmt.Errorf("%w: no more files, or no more watchers (Linux: raise fs.inotify.max_user_instances); polling needs none", err)
 }
+
+// gone is the error of a watcher whose directory is not there any more.
+func gone(dir string) error { return fmt.Errorf("the directory %s was removed or renamed", dir) }

@@ -46,10 +46,9 @@
 //
 // # Two intervals for polls
 //
-// While a term runs, a campaign with a healthy feed does not poll. So the feed's own poll,
-// Options.PollInterval, is the safety net for a lost hint. The PollInterval of Config and
-// WatchConfig applies while the feed is down, and while no term runs. The default of both is half a
-// term, so a lost hint makes news as late as it would be without hints.
+// The feed's own poll, Options.PollInterval, is the safety net for a lost hint. The PollInterval of
+// Config and WatchConfig applies while the feed is down, and while no term runs. The default of both is
+// half a term, so a lost hint makes news as late as it would be without hints.
 //
 // # What it costs
 //

@@ -42,19 +42,11 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func TestNewWithoutDeciderOrHints(t *testing.T) {
-	for word, d := range map[string]*hinted.Decider{
-		"decider": hinted.NewDecider(nil, silent, nil),
-		"hints":   hinted.NewDecider(memory.NewDecider(), nil, nil),
-	} {
-		_, read := d.ReadCurrent(t.Context())
-		_, write := d.WriteEntry(t.Context(), entry(1, 0))
-		feed := <-follow(t.Context(), d)
-		for _, err := range []error{read, write, feed.err} {
-			feedtest.Permanent(t, err, word)
-		}
-		err := leaderelection.Config{Decider: d, LeaderID: "a", OnElected: func(context.Context, *leaderelection.TimeView) {}}.Acquire(t.Context())
-		feedtest.Permanent(t, err)
+func TestBadInputs(t *testing.T) {
+	feedtest.Refuses(t, hinted.NewDecider(nil, silent, nil), "decider")
+	feedtest.Refuses(t, hinted.NewDecider(memory.NewDecider(), nil, nil), "hints")
+	for _, o := range []hinted.Options{{PollInterval: 10}, {MinInterval: 10}} { // a bare number counts nanoseconds: nobody means so few
+		feedtest.Refuses(t, hinted.NewDecider(memory.NewDecider(), silent, &o), "nanoseconds")
 	}
 }
 
@@ -151,13 +143,6 @@ func TestSignalTellsAll(t *testing.T) {
 		stop[0]()
 		stop[2]()
 	})
-}
-
-// A bare number counts nanoseconds: nobody means so few.
-func TestBareNumbers(t *testing.T) {
-	for _, o := range []hinted.Options{{PollInterval: 10}, {MinInterval: 10}} {
-		feedtest.Refuses(t, hinted.NewDecider(memory.NewDecider(), func(context.Context, func()) error { return nil }, &o), "nanoseconds")
-	}
 }
 
 // Close closes the decider that Open has returned, too.

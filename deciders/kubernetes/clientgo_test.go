@@ -11,12 +11,14 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientset "k8s.io/client-go/kubernetes"
 	clientgo "k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
@@ -128,12 +130,7 @@ func TestMixedOnServer(t *testing.T) {
 	theirs := func(id string, release bool) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
-		clientgo.RunOrDie(silently(ctx), clientgo.LeaderElectionConfig{
-			Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}, Client: client(t, k, "admin").CoordinationV1(),
-				LockConfig: resourcelock.ResourceLockConfig{Identity: id}},
-			LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 400 * time.Millisecond, ReleaseOnCancel: release,
-			Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: func(context.Context) { cancel() }, OnStoppedLeading: func() {}},
-		})
+		electorOf(client(t, k, "admin"), id, 3*time.Second, release, func(context.Context) { cancel() }).Run(silently(ctx))
 		if l, err := admin.CoordinationV1().Leases("default").Get(t.Context(), "one", metav1.GetOptions{}); err != nil || (*l.Spec.HolderIdentity == id) == release {
 			t.Fatalf("after %s has led: %+v, %v", id, l, err)
 		}
@@ -154,6 +151,22 @@ func TestMixedOnServer(t *testing.T) {
 	if n := ours("c"); n != 6 {
 		t.Errorf("c leads with %d, want 6", n)
 	}
+}
+
+// electorOf is a candidate of client-go, whose settings are to its lease as usual.
+func electorOf(c clientset.Interface, id string, lease time.Duration, release bool, elected func(context.Context)) *clientgo.LeaderElector {
+	e, err := clientgo.NewLeaderElector(clientgo.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}, Client: c.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: id},
+		},
+		LeaseDuration: lease, RenewDeadline: lease * 2 / 3, RetryPeriod: lease * 2 / 15, ReleaseOnCancel: release,
+		Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: elected, OnStoppedLeading: func() {}},
+	})
+	if err != nil {
+		panic(err) // a setting is wrong
+	}
+	return e
 }
 
 // fleet is candidates of client-go, with its usual settings, and of this library, on one
@@ -322,47 +335,24 @@ func (f *fleet) runOurs(ctx context.Context, m *member) {
 
 func (f *fleet) runClientGo(ctx context.Context, m *member) {
 	m.way.skew = time.Duration(f.draw(121)-60) * time.Minute // which does not matter
-	var mu sync.Mutex
-	var leading context.Context
+	var leading atomic.Value
 	m.claim = func() any {
-		mu.Lock()
-		defer mu.Unlock()
-		if leading != nil && leading.Err() == nil {
-			return leading
+		if l, led := leading.Load().(context.Context); led && l.Err() == nil {
+			return l
 		}
 		return nil
-	}
-	elect := func() {
-		e, err := clientgo.NewLeaderElector(clientgo.LeaderElectionConfig{
-			Lock: &resourcelock.LeaseLock{
-				LeaseMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}, Client: imitationClient(f.t, m.way).CoordinationV1(),
-				LockConfig: resourcelock.ResourceLockConfig{Identity: m.name},
-			},
-			LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
-			ReleaseOnCancel: !f.faults, // see doc.go for what it does under faults
-			Callbacks: clientgo.LeaderCallbacks{
-				OnStartedLeading: func(ctx context.Context) {
-					mu.Lock()
-					leading = ctx
-					mu.Unlock()
-					f.mu.Lock()
-					f.foreign = true
-					f.terms[false]++
-					f.mu.Unlock()
-				},
-				OnStoppedLeading: func() {},
-			},
-		})
-		if err != nil {
-			f.t.Error(err)
-			return
-		}
-		e.Run(silently(ctx))
 	}
 	go func() {
 		defer close(m.ended)
 		for ctx.Err() == nil {
-			elect()
+			// See doc.go for what a release does under faults.
+			electorOf(imitationClient(f.t, m.way), m.name, 15*time.Second, !f.faults, func(ctx context.Context) {
+				leading.Store(ctx)
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				f.foreign = true
+				f.terms[false]++
+			}).Run(silently(ctx))
 		}
 	}()
 }
@@ -401,9 +391,6 @@ func (f *fleet) until(within time.Duration) string {
 		if l := f.leaders(); len(l) == 1 {
 			return l[0]
 		}
-	}
-	for _, m := range f.members {
-		f.t.Logf("%s: ours %v, up %v", m.name, m.ours, m.way.up.Err())
 	}
 	f.t.Fatalf("nobody leads after %v, at %v; the lease:\n%+v", within, time.Now(), f.api.lease("one"))
 	return ""

@@ -32,7 +32,7 @@ type Options struct {
 type Decider struct {
 	b        *backend
 	election store.Election[version]
-	close    func() // if the client is the Decider's own
+	close    func()
 }
 
 // backend is the store: one Lease.
@@ -74,7 +74,7 @@ func NewDecider(client rest.Interface, namespace, name string, opts *Options) *D
 	if opts != nil {
 		b.labels = opts.Labels
 	}
-	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "kubernetes", Ours: true, Place: b.place}}
+	d := &Decider{b: b, close: func() {}, election: store.Election[version]{Store: b, Package: "kubernetes", Ours: true, Place: b.place}}
 	if c, is := client.(*rest.RESTClient); client == nil || is && c == nil {
 		d.election.Wrong = errors.New("the client is nil; a fake clientset has none")
 	} else {
@@ -106,9 +106,7 @@ func checkNames(namespace, name string) error {
 
 // Close ends what Open has made. For a client given to NewDecider it does nothing.
 func (d *Decider) Close() error {
-	if d.close != nil {
-		d.close()
-	}
+	d.close()
 	return nil
 }
 

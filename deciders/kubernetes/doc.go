@@ -89,8 +89,9 @@
 // A candidate needs get, update and watch on the one Lease, and create, which Kubernetes cannot
 // limit to a name. If you make the Lease before (kubectl apply of one with a name only), create is
 // not needed. An observer needs get and watch. The directory manifests has all of that, with a
-// Deployment, and a Service that follows the leader. The command leaderelect doctor uses a second
-// Lease, whose name ends in -doctor. It needs the same permissions for that Lease, and create.
+// Deployment, and with a Service that leaderelect --endpoint-slice has follow the leader. The command
+// leaderelect doctor uses a second Lease, whose name ends in -doctor. It needs the same permissions
+// for that Lease, and create.
 //
 // # What Kubernetes promises
 //
@@ -111,10 +112,6 @@
 // requests at the start, then for five extensions five requests to the API server and five messages
 // to etcd. All thousand had each within 0.4 s. After a release the next candidate leads after one
 // more update, without reads. Candidates of one process can share a client and its connections.
-//
-// The client must not delay requests: clientset.NewForConfig with a QPS of 0 allows five a second
-// for all that use it. This is enough for one candidate, but not if it shares the client with
-// controllers. Open sets no limit.
 //
 // # How the feed works
 //

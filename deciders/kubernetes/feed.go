@@ -28,14 +28,21 @@ const maxEvent = 2 << 20
 // errLeft is that the loop over the feed was left.
 var errLeft = errors.New("the loop was left")
 
-// follow reads the Lease, and watches it from there on.
+// follow returns nil if the loop was left.
 func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
 	ctx, cancel := context.WithCancel(ctx) // ends the watch
 	defer cancel()
-	w := &watcher{d: d, yield: yield}
+	if err := (&watcher{d: d, yield: yield}).run(ctx); !errors.Is(err, errLeft) {
+		return err
+	}
+	return nil
+}
+
+// run reads the Lease, and watches it from there on.
+func (w *watcher) run(ctx context.Context) error {
 	for {
 		read := time.Now()
-		s, err := d.b.Load(ctx)
+		s, err := w.d.b.Load(ctx)
 		if err != nil {
 			return err
 		}
@@ -44,7 +51,7 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 			w.seen = number(s.At.lease.ResourceVersion)
 		}
 		if err := w.tell(s); err != nil {
-			return ended(err)
+			return err
 		}
 		// From 0 the API server tells of the state in its memory, and of all after it.
 		// The version that was read may be older than all that it remembers.
@@ -58,17 +65,10 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 				err = errFeedEnded
 			}
 			if err != nil {
-				return ended(err)
+				return err
 			}
 		}
 	}
-}
-
-func ended(err error) error {
-	if errors.Is(err, errLeft) {
-		return nil
-	}
-	return err
 }
 
 // watcher is a feed.

@@ -25,8 +25,8 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/kubernetes"
+	"github.com/c8e606e4/leaderelection/internal/test/sim/overhttp"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/test/suite/httpfault"
 )
 
 // imitation answers as a kube-apiserver does what this package and client-go ask about
@@ -195,18 +195,16 @@ func (s *imitation) watch(r *http.Request) (*http.Response, error) {
 	after, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	s.mu.Lock()
 	s.watches++
-	var first []change
 	switch is := s.leases[name]; {
-	case after == 0 && is != nil:
-		first = []change{{s.rv, "ADDED", is}}
-		after = s.rv
+	case after == 0 && is != nil: // it begins with what is there
+		after, _ = strconv.Atoi(is.ResourceVersion)
+		after--
 	case after == 0:
 		after = s.rv
 	case after < s.oldest:
 		s.mu.Unlock()
-		code, status := refusal(http.StatusGone, metav1.StatusReasonExpired, name)
+		_, status := refusal(http.StatusGone, metav1.StatusReasonExpired, name) // which a watch says in the stream
 		event, err := json.Marshal(map[string]any{"type": "ERROR", "object": status})
-		_ = code // a watch says so in the stream
 		return response(r, http.StatusOK, io.NopCloser(bytes.NewReader(event))), err
 	}
 	s.mu.Unlock()
@@ -216,8 +214,8 @@ func (s *imitation) watch(r *http.Request) (*http.Response, error) {
 		encoder := json.NewEncoder(in)
 		for {
 			s.mu.Lock()
-			news, changed, marks, ends := first, s.changed, s.marks, s.ends
-			first = nil
+			var news []change
+			changed, marks, ends := s.changed, s.marks, s.ends
 			for _, c := range s.history {
 				if c.rv > after && c.lease.Name == name {
 					news = append(news, c)
@@ -274,34 +272,14 @@ func (s *imitation) lease(name string) *coordinationv1.Lease {
 	return s.leases[name].DeepCopy()
 }
 
-// Nothing that answers in the API server's place with a success is believed: neither that
-// something was written, nor that the election is empty, nor what a watch tells.
+// Nothing that answers in the API server's place with a success is believed.
 func TestLies(t *testing.T) {
-	for _, lie := range httpfault.Lies() {
-		t.Run(lie.Name, func(t *testing.T) {
-			s := newImitation()
-			liar := &httpfault.Liar{Next: s, About: func(r *http.Request) bool { return true }}
-			honest, d := decider(imitationClient(t, s), "one"), decider(imitationClient(t, liar), "one")
-			token := feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
-			token = feedtest.Write(t, d, 2, token)
-			feedtest.Read(t, d)
-			liar.Tell(&lie)
-			if next, err := d.WriteEntry(t.Context(), feedtest.State(3, token)); err == nil || errors.Is(err, leaderelection.ErrPermanent) {
-				t.Errorf("WriteEntry: %v, %v", next, err)
-			}
-			e, err := d.ReadCurrent(t.Context())
-			if err == nil && (!lie.Replay || e.ElectionNumber > 2) { // an old answer may be read
-				t.Errorf("ReadCurrent: %+v", e)
-			}
-			if err == nil && e.ElectionNumber == 0 && lie.Name != "ReplayFirst" { // when it was empty
-				t.Errorf("it reads as empty: %+v", e)
-			}
-			if liar.Told() == 0 {
-				t.Error("no lie was told")
-			}
-			feedtest.Reads(t, honest, 2)
-		})
-	}
+	overhttp.Disbelieves(t, overhttp.Store{
+		Decider: func(c *http.Client) leaderelection.RaceDecider {
+			return decider(imitationClient(t, c.Transport), "one")
+		},
+		Writes: func(r *http.Request) bool { return r.Method != http.MethodGet },
+	}, newImitation())
 }
 
 // twisted changes what the API server answers to PUT.
@@ -478,64 +456,81 @@ func TestWatchIsResumed(t *testing.T) {
 	})
 }
 
-// says answers everything with one Status.
-type says struct {
-	code   int
-	reason metav1.StatusReason
-	name   string
-	plain  bool // a text instead
-	asked  *int
+// answers is a transport that answers everything with one Status, or with a page if that has no reason.
+func answers(status metav1.Status, asked *int) roundTrip {
+	status.TypeMeta, status.Status = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, "Failure"
+	return func(r *http.Request) (*http.Response, error) {
+		*asked++
+		data, err := json.Marshal(&status)
+		if status.Reason == "" {
+			data = []byte("<html>no</html>")
+		}
+		a := response(r, int(status.Code), io.NopCloser(bytes.NewReader(data)))
+		if status.Reason == "" {
+			a.Header.Set("Content-Type", "text/html")
+		}
+		a.Header.Set("Retry-After", "1")
+		return a, err
+	}
 }
 
-func (s says) RoundTrip(r *http.Request) (*http.Response, error) {
-	*s.asked++
-	code, status := refusal(s.code, s.reason, s.name)
-	if code == 429 {
-		status.(*metav1.Status).Details.RetryAfterSeconds = 1 // as NewTooManyRequests does; with a Status, client-go ignores the header
-	}
-	data, err := json.Marshal(status)
-	if s.plain {
-		data = []byte("<html>no</html>")
-	}
-	a := response(r, code, io.NopCloser(bytes.NewReader(data)))
-	if s.plain {
-		a.Header.Set("Content-Type", "text/html")
-	}
-	a.Header.Set("Retry-After", "1")
-	return a, err
-}
-
-// Refusals are judged by who makes them, and no request is made twice: the campaign
-// retries, which client-go would do ten times, silently.
+// Refusals are judged by who makes them, and no request is made twice: the campaign retries, which
+// client-go would do ten times, silently. What the API server says is told as it is; advice is given
+// only if that is the cause for sure.
 func TestRefusalsByOthers(t *testing.T) {
+	const role, short = "bind the candidate's service account", "keep ConnectionParams"
+	of := func(name string) *metav1.StatusDetails { return &metav1.StatusDetails{Kind: "leases", Name: name} }
+	cause := func(kind metav1.CauseType, field string) *metav1.StatusDetails {
+		return &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: kind, Field: field}}}
+	}
 	for name, c := range map[string]struct {
-		says
-		words string
+		status    metav1.Status
+		permanent bool
+		words     string // besides the server's own
 	}{
-		"not found, of another": {says{code: 404, reason: metav1.StatusReasonNotFound, name: "two"}, "imitated"},
-		"not found, by a proxy": {says{code: 404, plain: true}, "proxy"},
-		"conflict, by a proxy":  {says{code: 409, plain: true}, "proxy"},
-		"forbidden, by a proxy": {says{code: 403, plain: true}, "proxy"},
-		"too many requests":     {says{code: 429, reason: metav1.StatusReasonTooManyRequests}, "overloaded"},
-		"too many, in plain":    {says{code: 429, plain: true}, "overloaded"},
-		"away, in plain":        {says{code: 503, plain: true}, "proxy"},
-		"unavailable":           {says{code: 503, reason: metav1.StatusReasonServiceUnavailable}, "imitated"},
-		"etcd was too slow":     {says{code: 504, reason: metav1.StatusReasonTimeout}, "imitated"},
-		"an error of its own":   {says{code: 500, reason: metav1.StatusReasonInternalError}, "imitated"},
+		"not found, of another": {metav1.Status{Code: 404, Reason: metav1.StatusReasonNotFound, Message: "imitated", Details: of("two")}, false, ""},
+		"not found, by a proxy": {metav1.Status{Code: 404}, false, "proxy"},
+		"conflict, by a proxy":  {metav1.Status{Code: 409}, false, "proxy"},
+		"forbidden, by a proxy": {metav1.Status{Code: 403}, false, "proxy"},
+		// As NewTooManyRequests does; with a Status, client-go ignores the header.
+		"too many requests":   {metav1.Status{Code: 429, Reason: metav1.StatusReasonTooManyRequests, Details: &metav1.StatusDetails{RetryAfterSeconds: 1}}, false, "overloaded"},
+		"too many, in plain":  {metav1.Status{Code: 429}, false, "overloaded"},
+		"away, in plain":      {metav1.Status{Code: 503}, false, "proxy"},
+		"unavailable":         {metav1.Status{Code: 503, Reason: metav1.StatusReasonServiceUnavailable, Message: "imitated"}, false, ""},
+		"etcd was too slow":   {metav1.Status{Code: 504, Reason: metav1.StatusReasonTimeout, Message: "imitated"}, false, ""},
+		"an error of its own": {metav1.Status{Code: 500, Reason: metav1.StatusReasonInternalError, Message: "imitated"}, false, ""},
+		"no permission": {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden,
+			Message: `leases.coordination.k8s.io "one" is forbidden: User "u" cannot update resource "leases" in API group "coordination.k8s.io" in the namespace "default"`}, true, role},
+		"a quota": {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden,
+			Message: `leases.coordination.k8s.io "one" is forbidden: exceeded quota: q, requested: count/leases.coordination.k8s.io=1, used: 5, limited: 5`}, true, ""},
+		"a webhook": {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden, Message: `admission webhook "w.example" denied the request: no leases on Fridays`}, true, ""},
+		"a policy": {metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid,
+			Message: `leases.coordination.k8s.io "one" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: too few labels`}, true, ""},
+		"a wrong field": {metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid, Message: `spec.leaseDurationSeconds: must be greater than 0`,
+			Details: cause(metav1.CauseTypeFieldValueInvalid, "spec.leaseDurationSeconds")}, true, ""},
+		"too long": {metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid, Message: `metadata.annotations: Too long: may not be more than 262144 bytes`,
+			Details: cause(metav1.CauseTypeTooLong, "metadata.annotations")}, true, short},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0
-			c.asked = &asked
-			d := decider(imitationClient(t, c.says), "one")
-			e, err := d.ReadCurrent(t.Context())
-			feedtest.Passing(t, err, c.words, "reading lease default/one")
-			if e != nil {
-				t.Errorf("it reads %+v", e)
-			}
-			_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
-			feedtest.Passing(t, err, c.words, "writing lease default/one")
-			if c.code == 429 || c.code == 503 && c.plain {
-				feedtest.Pauses(t, err, time.Second)
+			d := decider(imitationClient(t, answers(c.status, &asked)), "one")
+			for doing, err := range map[string]error{"reading": feedtest.ReadError(t, d), "writing": feedtest.WriteError(t, d, 1, nil)} {
+				judge := feedtest.Passing
+				if c.permanent {
+					judge = feedtest.Permanent
+				}
+				judge(t, err, c.words, c.status.Message, doing+" lease default/one")
+				for _, advice := range []string{role, short} {
+					if advice != c.words && strings.Contains(err.Error(), advice) {
+						t.Errorf("it advises to %q: %v", advice, err)
+					}
+				}
+				if c.permanent && c.words != "" && strings.Index(err.Error(), c.status.Message) > strings.Index(err.Error(), c.words) {
+					t.Errorf("the server's words come after the advice: %v", err)
+				}
+				if c.status.Code == 429 || c.status.Code == 503 && c.status.Reason == "" {
+					feedtest.Pauses(t, err, time.Second)
+				}
 			}
 			if asked != 2 {
 				t.Errorf("%d requests for two calls", asked)
@@ -573,45 +568,5 @@ func TestPauseThatClientGoDoesNotKnow(t *testing.T) {
 	header = "soon"
 	if err, asked := feedtest.ReadError(t, d), (*leaderelection.RetryAfterError)(nil); errors.As(err, &asked) {
 		t.Errorf("Retry-After: %s: %v", header, err)
-	}
-}
-
-// What the API server says of a refusal is told as it is; advice is given only if that is
-// the cause for sure.
-func TestAdviceOnlyWhereItIsCertain(t *testing.T) {
-	const role, short = "bind the candidate's service account", "keep ConnectionParams"
-	for name, c := range map[string]struct {
-		status metav1.Status
-		advice string
-	}{
-		"no permission": {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden,
-			Message: `leases.coordination.k8s.io "one" is forbidden: User "u" cannot update resource "leases" in API group "coordination.k8s.io" in the namespace "default"`}, role},
-		"a quota": {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden,
-			Message: `leases.coordination.k8s.io "one" is forbidden: exceeded quota: q, requested: count/leases.coordination.k8s.io=1, used: 5, limited: 5`}, ""},
-		"a webhook": {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden, Message: `admission webhook "w.example" denied the request: no leases on Fridays`}, ""},
-		"a policy": {metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid,
-			Message: `leases.coordination.k8s.io "one" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: too few labels`}, ""},
-		"a wrong field": {metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid, Message: `spec.leaseDurationSeconds: must be greater than 0`,
-			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.leaseDurationSeconds"}}}}, ""},
-		"too long": {metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid, Message: `metadata.annotations: Too long: may not be more than 262144 bytes`,
-			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeTooLong, Field: "metadata.annotations"}}}}, short},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c.status.TypeMeta, c.status.Status = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, "Failure"
-			d := decider(imitationClient(t, roundTrip(func(r *http.Request) (*http.Response, error) {
-				data, err := json.Marshal(&c.status)
-				return response(r, int(c.status.Code), io.NopCloser(bytes.NewReader(data))), err
-			})), "one")
-			_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
-			feedtest.Permanent(t, err, c.status.Message, c.advice)
-			for _, advice := range []string{role, short} {
-				if advice != c.advice && strings.Contains(err.Error(), advice) {
-					t.Errorf("it advises to %q: %v", advice, err)
-				}
-			}
-			if strings.Index(err.Error(), c.status.Message) > strings.Index(err.Error(), c.advice) && c.advice != "" {
-				t.Errorf("the server's words come after the advice: %v", err)
-			}
-		})
 	}
 }

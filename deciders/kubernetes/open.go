@@ -10,7 +10,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -89,61 +88,44 @@ func openURL(u *url.URL) (*Decider, error) {
 // again. By itself client-go looks at an authority's file every five minutes, and at a
 // kubeconfig never.
 type own struct {
-	config func() (*rest.Config, error)
-
-	mu     sync.Mutex
-	client *rest.RESTClient
-	http   *http.Client
-	stale  bool
+	*rest.RESTClient
+	http *http.Client
 }
+
+// close closes the connections that nobody uses.
+func (o own) close() { utilnet.CloseIdleConnectionsFor(o.http.Transport) }
 
 // newOwn is NewDecider with a client of its own.
 func newOwn(config func() (*rest.Config, error), namespace, name string) (*Decider, error) {
-	o := &own{config: config}
-	if err := o.open(); err != nil {
+	first, err := connect(config)
+	if err != nil {
 		return nil, err
 	}
-	d := NewDecider(o.client, namespace, name, nil)
-	d.b.client, d.b.distrusted, d.close = o.current, o.distrusted, o.close
-	d.election.Drop = func(time.Time) { o.close() }
+	before := first
+	latest := store.NewRenewed(first, func(context.Context) (own, error) {
+		next, err := connect(config)
+		if err == nil {
+			before.close()
+			before = next
+		}
+		return next, err
+	})
+	current := func() own { return latest.Get(context.Background()) }
+	d := NewDecider(first.RESTClient, namespace, name, nil)
+	d.b.client, d.b.distrusted, d.close = func() rest.Interface { return current().RESTClient }, latest.Distrust, func() { current().close() }
+	d.election.Drop = func(time.Time) { d.close() }
 	return d, nil
 }
 
-// current is the client. Files that cannot be read leave it as it was.
-func (o *own) current() rest.Interface {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.stale {
-		before := o.http
-		if o.open() == nil {
-			o.stale = false
-			utilnet.CloseIdleConnectionsFor(before.Transport)
-		}
-	}
-	return o.client
-}
-
-func (o *own) distrusted() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.stale = true
-}
-
-func (o *own) close() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	utilnet.CloseIdleConnectionsFor(o.http.Transport)
-}
-
-// open makes the client, of what the files say now.
-func (o *own) open() error {
-	cfg, err := o.config()
+// connect makes the client, of what the files say now.
+func connect(config func() (*rest.Config, error)) (own, error) {
+	cfg, err := config()
 	if err != nil {
-		return fmt.Errorf("there is no usable kubeconfig, nor a pod's service account: %w", err)
+		return own{}, fmt.Errorf("there is no usable kubeconfig, nor a pod's service account: %w", err)
 	}
 	if cfg.CAFile != "" && len(cfg.CAData) == 0 { // by its name client-go would take the transport that it has
 		if cfg.CAData, err = os.ReadFile(cfg.CAFile); err != nil {
-			return err
+			return own{}, err
 		}
 	}
 	scheme := runtime.NewScheme()
@@ -156,13 +138,10 @@ func (o *own) open() error {
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return inSeconds{next} })
 	web, err := rest.HTTPClientFor(cfg)
 	if err != nil {
-		return err
+		return own{}, err
 	}
 	client, err := rest.RESTClientForConfigAndClient(cfg, web)
-	if err == nil {
-		o.client, o.http = client, web
-	}
-	return err
+	return own{client, web}, err
 }
 
 // inSeconds puts each Retry-After in whole seconds. Client-go understands nothing else, no dates and

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -262,46 +261,25 @@ func TestThousandFeeds(t *testing.T) {
 	var requests atomic.Int64
 	d := decider(clientOf(t, counted(config(t, k, "admin"), &requests)), "one")
 	token := feedtest.Write(t, d, 1, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	var ended sync.WaitGroup
-	heard := make([]chan struct{}, writes+2) // closed when all have heard of a number
-	var missing [writes + 2]atomic.Int64
-	for i := range heard {
-		heard[i] = make(chan struct{})
-		missing[i].Store(feeds)
+	var all [feeds]<-chan feedtest.Item
+	for i := range all {
+		all[i] = feedtest.Follow(t, d)
 	}
-	for range feeds {
-		ended.Go(func() {
-			for e, err := range d.Changes(ctx) {
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if n := e.ElectionNumber; missing[n].Add(-1) == 0 {
-					close(heard[n])
-				}
-			}
-		})
-	}
-	wait := func(number int) {
+	hear := func(number uint64) {
 		t.Helper()
-		patience := time.NewTimer(time.Minute)
-		defer patience.Stop()
-		select {
-		case <-heard[number]:
-		case <-patience.C:
-			t.Fatalf("%d feeds have not told of %d within a minute", missing[number].Load(), number)
+		for _, feed := range all {
+			feedtest.Number(t, feed, number)
 		}
 	}
-	wait(1)
+	hear(1)
 	begun := func() bool { return requests.Load() >= 1+2*feeds }
 	feedtest.Eventually(t, "all watches", begun)
 	t.Logf("%d feeds began with %d requests", feeds, requests.Load()-1)
 	before, in := requests.Load(), k.Etcd.Requests(t)
-	for number := 2; number < 2+writes; number++ {
+	for number := uint64(2); number < 2+writes; number++ {
 		at := time.Now()
-		token = feedtest.Write(t, d, uint64(number), token)
-		wait(number)
+		token = feedtest.Write(t, d, number, token)
+		hear(number)
 		t.Logf("all have heard of a write after %v", time.Since(at).Round(time.Millisecond))
 	}
 	own, etcd := requests.Load()-before, k.Etcd.Requests(t)-in
@@ -312,8 +290,6 @@ func TestThousandFeeds(t *testing.T) {
 	if etcd > feeds/10 {
 		t.Errorf("for %d writes etcd had %d messages", writes, etcd)
 	}
-	cancel()
-	ended.Wait()
 }
 
 // grant lets the user do what the rules say in the namespace default, and nothing else.

@@ -112,15 +112,7 @@ func (d *Decider) Handle() *Decider { return &Decider{election: d.election} }
 func (d *Decider) Polled() leaderelection.RaceDecider { return polled{d} }
 
 // polled hides Changes.
-type polled struct{ d *Decider }
-
-func (p polled) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	return p.d.ReadCurrent(ctx)
-}
-
-func (p polled) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	return p.d.WriteEntry(ctx, entry)
-}
+type polled struct{ leaderelection.RaceDecider }
 
 // Entry returns a copy of the stored record and its Token, past all faults. If there is none yet,
 // it returns a vacant entry.

@@ -3,11 +3,9 @@
 package memory_test
 
 import (
-	"context"
 	"errors"
 	"reflect"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -74,7 +72,6 @@ func TestWriteRefusesWhatNoStoreKeeps(t *testing.T) {
 		{LeaderID: "\xff"},
 		{LeaderID: leaderelection.AnySuccessor},
 		{TermLength: -1},
-		{Token: otherToken{}},
 	} {
 		if _, err := d.WriteEntry(t.Context(), e); !errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
 			t.Errorf("WriteEntry(%+v) = %v, want an ErrPermanent", e, err)
@@ -84,10 +81,6 @@ func TestWriteRefusesWhatNoStoreKeeps(t *testing.T) {
 		t.Errorf("a trace is left: %+v", e)
 	}
 }
-
-type otherToken struct{}
-
-func (otherToken) CommitTS() time.Time { return time.Time{} }
 
 func TestTokenOfAnotherElectionLoses(t *testing.T) {
 	one, two := memory.NewDecider(), memory.NewDecider()
@@ -113,44 +106,6 @@ func TestPolledHasNoFeed(t *testing.T) {
 	if e, err := polled.ReadCurrent(t.Context()); err != nil || e.LeaderID != "a" {
 		t.Errorf("ReadCurrent = %+v, %v", e, err)
 	}
-}
-
-// A feed in a bubble waits durably, tells of changes at once, and ends with its
-// ctx. The election is made outside on purpose: that must work as well.
-func TestFeedInVirtualTime(t *testing.T) {
-	d := memory.NewDecider()
-	synctest.Test(t, func(t *testing.T) {
-		begin := time.Now()
-		ctx, cancel := context.WithCancel(t.Context())
-		var seen []uint64
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			for e, err := range d.Changes(ctx) {
-				if err != nil {
-					t.Errorf("feed: %v", err)
-				}
-				seen = append(seen, e.Extension)
-			}
-		}()
-		var token leaderelection.LeaderToken
-		for i := range uint64(3) {
-			time.Sleep(time.Hour)
-			token = write(t, d.Handle(), token, entry("a", 1, i+1))
-			if !token.CommitTS().Equal(time.Now()) {
-				t.Errorf("CommitTS = %v, want %v", token.CommitTS(), time.Now())
-			}
-		}
-		synctest.Wait()
-		cancel()
-		<-ended
-		if want := []uint64{0, 1, 2, 3}; !reflect.DeepEqual(seen, want) {
-			t.Errorf("seen %v, want %v", seen, want)
-		}
-		if took := time.Since(begin); took != 3*time.Hour {
-			t.Errorf("took %v", took)
-		}
-	})
 }
 
 func TestFeedMergesWhatItIsNotAskedFor(t *testing.T) {

@@ -16,52 +16,68 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
-func TestLostAnswerLands(t *testing.T) {
-	d := memory.NewDecider()
-	d.Inject(memory.LoseAnswers().On(memory.Write).Times(1))
-	if _, err := d.ReadCurrent(t.Context()); err != nil {
-		t.Fatalf("reads are to work: %v", err)
+// What a fault does to a write: its error, how long the call takes, and when the write lands.
+func TestFaults(t *testing.T) {
+	const never = -1
+	for name, c := range map[string]struct {
+		faults       memory.Faults
+		timeout      time.Duration // of the caller's ctx; 0: none
+		err          error
+		after, lands time.Duration
+	}{
+		"none":                     {nil, 0, nil, 0, 0},
+		"a lost request":           {memory.LoseRequests(), 0, memory.ErrLost, 0, never},
+		"a lost answer":            {memory.LoseAnswers(), 0, memory.ErrLost, 0, 0},
+		"retried by the client":    {memory.Always(memory.Fault{Err: leaderelection.ErrLostRace, Lands: true}), 0, leaderelection.ErrLostRace, 0, 0},
+		"slow":                     {memory.Slow(3 * time.Second), 0, nil, 3 * time.Second, 1500 * time.Millisecond},
+		"given up on the way":      {memory.Slow(3 * time.Second), time.Second, context.DeadlineExceeded, time.Second, never},
+		"given up on the way back": {memory.Slow(3 * time.Second), 2 * time.Second, context.DeadlineExceeded, 2 * time.Second, 1500 * time.Millisecond},
+		"a delayed packet":         {memory.Always(memory.Fault{Err: memory.ErrLost, Late: time.Minute}), 0, memory.ErrLost, 0, time.Minute},
+		"of reads alone":           {memory.LoseRequests().On(memory.Read, memory.Feed), 0, nil, 0, 0},
+		"undone":                   {memory.Undo(time.Minute), 0, memory.ErrLost, time.Minute, never},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Inject(c.faults)
+			ctx := t.Context()
+			if c.timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, c.timeout)
+				defer cancel()
+			}
+			e, begin := entry("a", 1, 0), time.Now()
+			_, err := d.WriteEntry(ctx, &e)
+			if took := time.Since(begin); !errors.Is(err, c.err) || took != c.after {
+				t.Errorf("%s: %v after %v", name, err, took)
+			}
+			e.LeaderID = "changed by its owner"
+			time.Sleep(time.Hour)
+			landed := time.Duration(never)
+			if now := d.Entry(); now.LeaderID == "a" {
+				landed = now.Token.CommitTS().Sub(begin)
+			}
+			if landed != c.lands {
+				t.Errorf("%s: it has landed after %v, want %v", name, landed, c.lands)
+			}
+		})
 	}
-	e := entry("a", 1, 0)
-	if _, err := d.WriteEntry(t.Context(), &e); !errors.Is(err, memory.ErrLost) || errors.Is(err, leaderelection.ErrLostRace) {
-		t.Errorf("WriteEntry = %v", err)
-	}
-	now := d.Entry()
-	if now.LeaderID != "a" {
-		t.Errorf("the write did not land: %+v", now)
-	}
-	write(t, d, now.Token, entry("a", 1, 1)) // the fault was for one write
 }
 
-func TestLostRequestDoesNotLand(t *testing.T) {
-	d := memory.NewDecider()
-	other := d.Handle()
-	d.Inject(memory.LoseRequests())
-	e := entry("a", 1, 0)
-	if _, err := d.WriteEntry(t.Context(), &e); !errors.Is(err, memory.ErrLost) {
-		t.Errorf("WriteEntry = %v", err)
-	}
-	if _, err := d.ReadCurrent(t.Context()); !errors.Is(err, memory.ErrLost) {
-		t.Errorf("ReadCurrent = %v", err)
-	}
-	for e, err := range d.Changes(t.Context()) {
-		if e != nil || !errors.Is(err, memory.ErrLost) {
-			t.Errorf("feed: %+v, %v", e, err)
+// Others are not touched, and what is late is still conditional.
+func TestLateWriteIsStillConditional(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Inject(memory.Always(memory.Fault{Err: memory.ErrLost, Late: time.Minute}))
+		e := entry("late", 1, 0)
+		if _, err := d.WriteEntry(t.Context(), &e); !errors.Is(err, memory.ErrLost) {
+			t.Errorf("WriteEntry = %v", err)
 		}
-	}
-	write(t, other, nil, entry("b", 1, 0)) // nothing landed, and others are not touched
-}
-
-func TestRetriedWithinTheClient(t *testing.T) {
-	d := memory.NewDecider()
-	d.Inject(memory.Always(memory.Fault{Err: leaderelection.ErrLostRace, Lands: true}).Times(1))
-	e := entry("a", 1, 0)
-	if _, err := d.WriteEntry(t.Context(), &e); !errors.Is(err, leaderelection.ErrLostRace) {
-		t.Errorf("WriteEntry = %v", err)
-	}
-	if d.Entry().LeaderID != "a" {
-		t.Error("the write did not land")
-	}
+		write(t, d.Handle(), nil, entry("first", 1, 0))
+		time.Sleep(time.Hour)
+		if e := d.Entry(); e.LeaderID != "first" {
+			t.Errorf("at last: %+v", e)
+		}
+	})
 }
 
 func TestTimesCountsOnlyFaults(t *testing.T) {
@@ -79,62 +95,6 @@ func TestTimesCountsOnlyFaults(t *testing.T) {
 			t.Errorf("write %d: %v, want %v", i, err, want)
 		}
 	}
-}
-
-func TestDelays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Inject(memory.Slow(3 * time.Second))
-		begin := time.Now()
-		token := write(t, d, nil, entry("a", 1, 0))
-		if took := time.Since(begin); took != 3*time.Second {
-			t.Errorf("took %v", took)
-		}
-		if at := token.CommitTS().Sub(begin); at != 1500*time.Millisecond {
-			t.Errorf("written after %v", at)
-		}
-
-		// Given up on the way there, a write does not land; on the way back it does.
-		for _, c := range []struct {
-			timeout time.Duration
-			lands   bool
-		}{{time.Second, false}, {2 * time.Second, true}} {
-			ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
-			begin := time.Now()
-			e := entry("late", 2, 0)
-			e.Token = token
-			_, err := d.WriteEntry(ctx, &e)
-			cancel()
-			if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != c.timeout {
-				t.Errorf("timeout %v: %v after %v", c.timeout, err, time.Since(begin))
-			}
-			if lands := d.Entry().LeaderID == "late"; lands != c.lands {
-				t.Errorf("timeout %v: landed: %v, want %v", c.timeout, lands, c.lands)
-			}
-		}
-	})
-}
-
-func TestLateWriteIsStillConditional(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Inject(memory.Always(memory.Fault{Err: memory.ErrLost, Late: time.Minute}).On(memory.Write).Times(2))
-		for _, e := range []leaderelection.RaceEntry{entry("first", 1, 0), entry("second", 1, 0)} {
-			if _, err := d.WriteEntry(t.Context(), &e); !errors.Is(err, memory.ErrLost) {
-				t.Errorf("WriteEntry = %v", err)
-			}
-			e.LeaderID = "changed by its owner"
-			time.Sleep(time.Second)
-		}
-		time.Sleep(58*time.Second - 1)
-		if e := d.Entry(); !e.Vacant() {
-			t.Errorf("too early: %+v", e)
-		}
-		time.Sleep(time.Minute)
-		if e := d.Entry(); e.LeaderID != "first" {
-			t.Errorf("at last: %+v", e)
-		}
-	})
 }
 
 func TestHangHeedsNoContext(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,15 +37,11 @@ type world struct {
 	refuse error // openings
 }
 
-// client is a decider whose client may go bad for good.
+// client is a decider, a handle of its own, whose client may go bad for good.
 type client struct {
 	*memory.Decider
 	number    int
-	mu        sync.Mutex
-	bad       error         // of all calls
-	badWrites error         // of writes alone
-	hang      chan struct{} // calls return when it is closed
-	closed    int
+	closed    atomic.Int64
 	inherited leaderelection.RaceDecider
 }
 
@@ -54,7 +51,7 @@ func (w *world) open(_ context.Context, u *url.URL) (*client, error) {
 	if w.refuse != nil {
 		return nil, w.refuse
 	}
-	c := &client{Decider: w.store, number: len(w.opened)}
+	c := &client{Decider: w.store.Handle(), number: len(w.opened)}
 	w.opened = append(w.opened, c)
 	return c, nil
 }
@@ -65,55 +62,15 @@ func (w *world) clients() []*client {
 	return w.opened
 }
 
-func (c *client) fails(bad, writes error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.bad, c.badWrites = bad, writes
+// fails has calls end with err from now on: those of these kinds, or reads and writes.
+func (c *client) fails(err error, kinds ...memory.Kind) {
+	if kinds == nil {
+		kinds = []memory.Kind{memory.Read, memory.Write}
+	}
+	c.Inject(memory.Fail(err).On(kinds...))
 }
 
-func (c *client) state(write bool) (chan struct{}, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if write && c.badWrites != nil {
-		return c.hang, c.badWrites
-	}
-	return c.hang, c.bad
-}
-
-func (c *client) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	hang, err := c.state(false)
-	if hang != nil {
-		<-hang
-	}
-	if err != nil {
-		return nil, err
-	}
-	return c.Decider.ReadCurrent(ctx)
-}
-
-func (c *client) WriteEntry(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	hang, err := c.state(true)
-	if hang != nil {
-		<-hang
-	}
-	if err != nil {
-		return nil, err
-	}
-	return c.Decider.WriteEntry(ctx, e)
-}
-
-func (c *client) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed++
-	return nil
-}
-
-func (c *client) closings() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closed
-}
+func (c *client) Close() error { c.closed.Add(1); return nil }
 
 func (c *client) Inherit(from leaderelection.RaceDecider) { c.inherited = from }
 
@@ -150,21 +107,21 @@ func reads(t *testing.T, d leaderelection.RaceDecider, seconds int) (last error)
 func TestOneNewClientATerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, d, log := opens(t)
-		w.clients()[0].fails(errToken, nil)
+		w.clients()[0].fails(errToken)
 		if err := reads(t, d, 6); !errors.Is(err, errToken) || len(w.clients()) != 1 {
 			t.Errorf("before a term is over: %v, %d clients", err, len(w.clients()))
 		}
 		if err := reads(t, d, 2); err != nil || len(w.clients()) != 2 {
 			t.Errorf("after a term: %v, %d clients", err, len(w.clients()))
 		}
-		if c := w.clients()[0]; c.closings() != 1 || w.clients()[1].inherited != leaderelection.RaceDecider(c) {
-			t.Errorf("the old client was closed %d times; the new one has inherited from %v", c.closings(), w.clients()[1].inherited)
+		if c := w.clients()[0]; c.closed.Load() != 1 || w.clients()[1].inherited != leaderelection.RaceDecider(c) {
+			t.Errorf("the old client was closed %d times; the new one has inherited from %v", c.closed.Load(), w.clients()[1].inherited)
 		}
 		if text := log.Take(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "a new client has taken over") || !strings.Contains(text, errToken.Error()) || strings.Contains(text, "hush") {
 			t.Errorf("the log: %s", text)
 		}
 		// The next ones fail as well.
-		w.clients()[1].fails(errToken, nil)
+		w.clients()[1].fails(errToken)
 		w.mu.Lock()
 		w.refuse = errRefused
 		w.mu.Unlock()
@@ -181,7 +138,7 @@ func TestOneNewClientATerm(t *testing.T) {
 		before := len(w.clients())
 		for range 3 * int(term/time.Second) {
 			for _, c := range w.clients() {
-				c.fails(errToken, nil)
+				c.fails(errToken)
 			}
 			reads(t, d, 1)
 		}
@@ -192,8 +149,8 @@ func TestOneNewClientATerm(t *testing.T) {
 			t.Error(err)
 		}
 		for i, c := range w.clients() {
-			if c.closings() != 1 {
-				t.Errorf("client %d was closed %d times", i, c.closings())
+			if c.closed.Load() != 1 {
+				t.Errorf("client %d was closed %d times", i, c.closed.Load())
 			}
 		}
 	})
@@ -211,23 +168,23 @@ func TestNoNewClient(t *testing.T) {
 			"pause":     &leaderelection.RetryAfterError{After: time.Second, Err: errRefused},
 			"permanent": fmt.Errorf("no such bucket: %w", leaderelection.ErrPermanent),
 		} {
-			c.fails(err, nil)
+			c.fails(err)
 			if got := reads(t, d, 60); !errors.Is(got, err) || len(w.clients()) != 1 {
 				t.Errorf("%s: %v, %d clients", name, got, len(w.clients()))
 			}
 		}
 		for range 60 {
-			c.fails(errToken, nil)
+			c.fails(errToken)
 			reads(t, d, 5)
-			c.fails(nil, nil)
+			c.Inject(nil)
 			reads(t, d, 1)
 		}
 		// A write that fails once, and after a month once more.
 		for range 2 {
-			c.fails(nil, errToken)
+			c.fails(errToken, memory.Write)
 			_, _ = d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
 			time.Sleep(30 * 24 * time.Hour)
-			c.fails(nil, nil)
+			c.Inject(nil)
 			reads(t, d, 1)
 		}
 		if text := log.Take(); len(w.clients()) != 1 || text != "" {
@@ -241,7 +198,7 @@ func TestWritesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, d, _ := opens(t)
 		defer open.Close(d)
-		w.clients()[0].fails(nil, fmt.Errorf("%w: %w", errToken, leaderelection.ErrDenied))
+		w.clients()[0].fails(fmt.Errorf("%w: %w", errToken, leaderelection.ErrDenied), memory.Write)
 		for range 8 {
 			reads(t, d, 1)
 			_, _ = d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
@@ -258,33 +215,28 @@ func TestTheOldClientsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, d, _ := opens(t)
 		old := w.clients()[0]
-		old.fails(errToken, nil)
-		old.mu.Lock()
-		old.hang = make(chan struct{})
-		old.mu.Unlock()
+		hang := make(chan struct{})
+		old.Inject(memory.Always(memory.Fault{Hang: hang, Err: errToken}))
 		var late sync.WaitGroup
 		var outcome error
 		late.Go(func() { _, outcome = d.WriteEntry(t.Context(), &leaderelection.RaceEntry{}) })
 		synctest.Wait()
-		old.mu.Lock()
-		hang := old.hang
-		old.hang = nil
-		old.mu.Unlock()
+		old.fails(errToken)
 		reads(t, d, 8)
-		if len(w.clients()) != 2 || old.closings() != 0 {
-			t.Errorf("%d clients, the old one closed %d times while a write is under way", len(w.clients()), old.closings())
+		if len(w.clients()) != 2 || old.closed.Load() != 0 {
+			t.Errorf("%d clients, the old one closed %d times while a write is under way", len(w.clients()), old.closed.Load())
 		}
 		close(hang)
 		late.Wait()
 		synctest.Wait()
-		if !errors.Is(outcome, errToken) || old.closings() != 1 {
-			t.Errorf("the old client's write: %v; closed %d times", outcome, old.closings())
+		if !errors.Is(outcome, errToken) || old.closed.Load() != 1 {
+			t.Errorf("the old client's write: %v; closed %d times", outcome, old.closed.Load())
 		}
 		if err := reads(t, d, 20); err != nil || len(w.clients()) != 2 {
 			t.Errorf("after it: %v, %d clients", err, len(w.clients()))
 		}
-		if err := open.Close(d); err != nil || w.clients()[1].closings() != 1 {
-			t.Errorf("%v, closed %d times", err, w.clients()[1].closings())
+		if err := open.Close(d); err != nil || w.clients()[1].closed.Load() != 1 {
+			t.Errorf("%v, closed %d times", err, w.clients()[1].closed.Load())
 		}
 	})
 }
@@ -299,7 +251,7 @@ func TestFeedsBeginAgain(t *testing.T) {
 		if e, err, _ := next(); err != nil || e.LeaderID != "a" {
 			t.Fatal(e, err)
 		}
-		w.clients()[0].fails(errToken, nil)
+		w.clients()[0].fails(errToken)
 		reads(t, d, 8)
 		if e, err, ok := next(); !ok || e != nil || err == nil || !strings.Contains(err.Error(), "replaced") {
 			t.Errorf("the old feed: %v, %v", e, err)
@@ -335,7 +287,7 @@ func TestACampaignGetsANewClient(t *testing.T) {
 		if !c.View().ValueInFuture() {
 			t.Fatal("nobody leads at first")
 		}
-		w.clients()[0].fails(errToken, nil)
+		w.clients()[0].fails(errToken)
 		time.Sleep(4 * term)
 		if !c.View().ValueInFuture() || len(w.clients()) != 2 {
 			t.Errorf("leads: %v, with %d clients", c.View().ValueInFuture(), len(w.clients()))
@@ -374,7 +326,7 @@ func TestSharedClientsAreReplacedOnce(t *testing.T) {
 		if len(w.clients()) != 1 {
 			t.Fatalf("%d clients", len(w.clients()))
 		}
-		w.clients()[0].fails(errToken, nil)
+		w.clients()[0].fails(errToken)
 		for range 20 {
 			for _, d := range records {
 				reads(t, d, 1)
@@ -385,15 +337,15 @@ func TestSharedClientsAreReplacedOnce(t *testing.T) {
 				t.Errorf("record %d: %v", i, err)
 			}
 		}
-		if len(w.clients()) != 2 || w.clients()[0].closings() != 1 {
-			t.Errorf("%d clients, the first closed %d times", len(w.clients()), w.clients()[0].closings())
+		if len(w.clients()) != 2 || w.clients()[0].closed.Load() != 1 {
+			t.Errorf("%d clients, the first closed %d times", len(w.clients()), w.clients()[0].closed.Load())
 		}
 		for _, d := range records {
 			if err := open.Close(d); err != nil {
 				t.Error(err)
 			}
 		}
-		if n := w.clients()[1].closings(); n != 1 {
+		if n := w.clients()[1].closed.Load(); n != 1 {
 			t.Errorf("the second was closed %d times", n)
 		}
 	})

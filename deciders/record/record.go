@@ -74,6 +74,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -92,31 +94,104 @@ const MaxSize = 256 << 10
 // formatField is what tells a record of ours from any other JSON object.
 const formatField = "leaderelection"
 
-// entryFields is the form: the names and their order. To add a field is one line here,
-// one in fields, one in Marshal and one in entry.
-type entryFields struct {
-	Format           int       `json:"leaderelection"`
-	LeaderID         string    `json:"leader_id"`
-	HostPort         []*string `json:"host_port,omitempty"` // pointers: a null must not pass for ""
-	ConnectionParams []byte    `json:"connection_params,omitempty"`
-	TermExpiry       time.Time `json:"term_expiry"`
-	TermLength       string    `json:"term_length"`
-	ElectionNumber   uint64    `json:"election_number"`
-	Extension        uint64    `json:"extension"`
-	Incarnation      string    `json:"incarnation"`
-	WriteID          string    `json:"write_id,omitempty"`
-	Successor        string    `json:"successor,omitempty"`
-	Unsynchronized   bool      `json:"unsynchronized,omitempty"`
-	Hold             *string   `json:"hold,omitempty"`
-	Priority         int64     `json:"priority,omitempty"`
-}
-
 // mustUnderstand is the field that lists what a reader has to know; hold is such a field.
 const (
 	mustUnderstand = "must_understand"
 	hold           = "hold"
-	termExpiry     = "term_expiry"
 )
+
+type entry = leaderelection.RaceEntry
+
+// field is one of the form.
+type field struct {
+	name     string
+	required bool // else it is left out if its value is zero
+	read     func(e *entry, value []byte) error
+	write    func(e *entry) any
+}
+
+// form are the fields, in their order. A new one is one line here.
+var form = []field{
+	{formatField, true, readFormat, func(*entry) any { return Format }},
+	plain("leader_id", true, func(e *entry) *string { return &e.LeaderID }),
+	{"host_port", false, readHostPort, func(e *entry) any { return e.HostPort }},
+	plain("connection_params", false, func(e *entry) *[]byte { return &e.ConnectionParams }),
+	{"term_expiry", true, readTermExpiry, func(e *entry) any { return e.TermExpiry.UTC() }},
+	duration("term_length", true, func(e *entry) *time.Duration { return &e.TermLength }),
+	plain("election_number", true, func(e *entry) *leaderelection.ElectionNumber { return &e.ElectionNumber }),
+	plain("extension", true, func(e *entry) *uint64 { return &e.Extension }),
+	plain("incarnation", true, func(e *entry) *string { return &e.Incarnation }),
+	plain("write_id", false, func(e *entry) *string { return &e.WriteID }),
+	plain("successor", false, func(e *entry) *string { return &e.Successor }),
+	plain("unsynchronized", false, func(e *entry) *bool { return &e.Unsynchronized }),
+	duration(hold, false, func(e *entry) *time.Duration { return &e.Hold }),
+	plain("priority", false, func(e *entry) *int { return &e.Priority }),
+}
+
+// plain is a field that is in JSON what it is in an entry.
+func plain[T any](name string, required bool, at func(*entry) *T) field {
+	return field{name, required, func(e *entry, value []byte) error { return json.Unmarshal(value, at(e)) }, func(e *entry) any { return *at(e) }}
+}
+
+// duration is a field with a duration as text.
+func duration(name string, required bool, at func(*entry) *time.Duration) field {
+	read := func(e *entry, value []byte) (err error) {
+		var text string
+		if err := json.Unmarshal(value, &text); err != nil {
+			return err
+		}
+		if *at(e), err = time.ParseDuration(text); err == nil && *at(e) <= 0 && !required {
+			err = fmt.Errorf("it is %q: leave it out, if it is not more than 0", text)
+		}
+		return err
+	}
+	return field{name, required, read, func(e *entry) any {
+		if *at(e) == 0 && !required {
+			return ""
+		}
+		return at(e).String()
+	}}
+}
+
+func readFormat(_ *entry, value []byte) error {
+	var n int
+	if err := json.Unmarshal(value, &n); err != nil {
+		return err
+	}
+	if n != Format {
+		return fmt.Errorf("its format is %d, and this program knows only %d; a newer version of the library may have written it: %w", n, Format, errUpgrade)
+	}
+	return nil
+}
+
+func readHostPort(e *entry, value []byte) error {
+	var all []*string // pointers: a null must not pass for ""
+	if err := json.Unmarshal(value, &all); err != nil {
+		return err
+	}
+	for i, one := range all {
+		if one == nil {
+			return fmt.Errorf("element %d is null", i)
+		}
+		e.HostPort = append(e.HostPort, *one)
+	}
+	return nil
+}
+
+// rfc3339 is the form of a time, in quotes. Package time also takes a comma for the point, and
+// zones of a day, which other readers refuse.
+var rfc3339 = regexp.MustCompile(`^"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"$`)
+
+func readTermExpiry(e *entry, value []byte) error {
+	if err := json.Unmarshal(value, &e.TermExpiry); err != nil {
+		return err
+	}
+	e.TermExpiry = e.TermExpiry.UTC()
+	if !rfc3339.Match(value) {
+		return fmt.Errorf("it is %s, not a time as RFC 3339 has it", value)
+	}
+	return nil
+}
 
 // Marshal returns e as it is stored, without its Token and without a final newline. The same entry
 // always gives the same bytes. It refuses an entry that Unmarshal would not return: a string that
@@ -127,21 +202,17 @@ func Marshal(e *leaderelection.RaceEntry) ([]byte, error) {
 	if err := Check(e); err != nil {
 		return nil, err
 	}
-	f := entryFields{
-		Format: Format, LeaderID: e.LeaderID, ConnectionParams: e.ConnectionParams, TermExpiry: e.TermExpiry.UTC(), TermLength: e.TermLength.String(),
-		ElectionNumber: uint64(e.ElectionNumber), Extension: e.Extension, Incarnation: e.Incarnation, WriteID: e.WriteID, Successor: e.Successor,
-		Unsynchronized: e.Unsynchronized, Priority: int64(e.Priority),
-	}
-	if e.Hold > 0 {
-		hold := e.Hold.String()
-		f.Hold = &hold
-	}
-	for i := range e.HostPort {
-		f.HostPort = append(f.HostPort, &e.HostPort[i])
-	}
-	data, err := encode(f)
-	if err != nil {
-		return nil, refused(err.Error())
+	var all []string
+	for _, f := range form {
+		value := f.write(e)
+		if v := reflect.ValueOf(value); !f.required && (v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0) {
+			continue
+		}
+		text, err := encode(value)
+		if err != nil {
+			return nil, refused(err.Error())
+		}
+		all = append(all, `"`+f.name+`":`+text)
 	}
 	extra := marked(e)
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
@@ -149,10 +220,9 @@ func Marshal(e *leaderelection.RaceEntry) ([]byte, error) {
 		if err != nil {
 			return nil, refused(err.Error())
 		}
-		data = append(data[:len(data)-1], ',')
-		data = append(append(append(data, quoted...), ':'), extra[name]...)
-		data = append(data, '}')
+		all = append(all, quoted+":"+extra[name])
 	}
+	data := []byte("{" + strings.Join(all, ",") + "}")
 	if len(data) > MaxSize {
 		return nil, tooLarge(len(data))
 	}
@@ -160,14 +230,12 @@ func Marshal(e *leaderelection.RaceEntry) ([]byte, error) {
 }
 
 // encode is json.Marshal that leaves '<', '>' and '&' as readable as they are.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
+func encode(v any) (string, error) {
+	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	err := enc.Encode(v)
+	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
 // Check returns Marshal's error for e at less cost: it counts the size only roughly. It is for
@@ -241,42 +309,18 @@ func parse(data []byte) (*leaderelection.RaceEntry, error) {
 	case !utf8.Valid(data):
 		return nil, errors.New("it is not UTF-8 text")
 	}
-	if e := own(data); e != nil {
-		return e, nil
-	}
-	return strictly(data)
-}
-
-// own returns the entry in data if Marshal would write just these bytes for it, as is
-// nearly always so: then there is nothing that the strict reader would find. Else nil.
-// It allocates a quarter of what the strict reader does.
-func own(data []byte) *leaderelection.RaceEntry {
-	var f entryFields
-	if err := json.Unmarshal(data, &f); err != nil {
-		return nil
-	}
-	e, err := entry(&f)
-	if err != nil {
-		return nil
-	}
-	if again, err := Marshal(e); err != nil || !bytes.Equal(again, data) {
-		return nil
-	}
-	return e
-}
-
-// strictly reads a record of any order, white space and unknown fields.
-func strictly(data []byte) (*leaderelection.RaceEntry, error) {
 	raw, err := object(data)
 	if err != nil {
 		return nil, err
 	}
-	var f entryFields
-	if err := fill(&f, raw); err != nil {
+	e := &entry{}
+	if err := fill(e, raw); err != nil {
 		return nil, err
 	}
-	e, err := entry(&f)
-	if err != nil {
+	if len(e.ConnectionParams) == 0 {
+		e.ConnectionParams = nil
+	}
+	if err := check(e); err != nil {
 		return nil, err
 	}
 	if e.Extra, err = extra(raw); err != nil {
@@ -331,47 +375,6 @@ func marks(extra map[string]string) (names []string, err error) {
 	return names, nil
 }
 
-func tooPreferred(priority int64) error {
-	return fmt.Errorf("field %q is %d, and must be from -2^31 to 2^31-1", "priority", priority)
-}
-
-func entry(f *entryFields) (*leaderelection.RaceEntry, error) {
-	length, err := time.ParseDuration(f.TermLength)
-	if err != nil {
-		return nil, fmt.Errorf("field %q: %w", "term_length", err)
-	}
-	e := &leaderelection.RaceEntry{
-		LeaderID:       f.LeaderID,
-		TermExpiry:     f.TermExpiry.UTC(),
-		TermLength:     length,
-		ElectionNumber: leaderelection.ElectionNumber(f.ElectionNumber),
-		Extension:      f.Extension,
-		Incarnation:    f.Incarnation,
-		WriteID:        f.WriteID,
-		Successor:      f.Successor,
-		Unsynchronized: f.Unsynchronized,
-		Priority:       int(f.Priority),
-	}
-	if int64(e.Priority) != f.Priority {
-		return nil, tooPreferred(f.Priority)
-	}
-	if f.Hold != nil {
-		if e.Hold, err = time.ParseDuration(*f.Hold); err != nil || e.Hold <= 0 {
-			return nil, fmt.Errorf("field %q is %q, not a duration of more than 0", hold, *f.Hold)
-		}
-	}
-	if len(f.ConnectionParams) > 0 {
-		e.ConnectionParams = f.ConnectionParams
-	}
-	for i, hp := range f.HostPort {
-		if hp == nil {
-			return nil, fmt.Errorf("field %q: element %d is null", "host_port", i)
-		}
-		e.HostPort = append(e.HostPort, *hp)
-	}
-	return e, check(e)
-}
-
 // check says what keeps e from being stored and read back as it is.
 func check(e *leaderelection.RaceEntry) error {
 	for _, text := range [...][2]string{{"leader_id", e.LeaderID}, {"incarnation", e.Incarnation}, {"write_id", e.WriteID}, {"successor", e.Successor}} {
@@ -394,7 +397,7 @@ func check(e *leaderelection.RaceEntry) error {
 		return fmt.Errorf("field %q is negative: %v", hold, e.Hold)
 	}
 	if p := int64(e.Priority); int64(int32(p)) != p {
-		return tooPreferred(p)
+		return fmt.Errorf("field %q is %d, and must be from -2^31 to 2^31-1", "priority", p)
 	}
 	const most = uint64(leaderelection.MaxElectionNumber)
 	if n := uint64(e.ElectionNumber); n > most {
@@ -404,7 +407,7 @@ func check(e *leaderelection.RaceEntry) error {
 		return fmt.Errorf("field %q is %d, past the end of all counting (%d): repair the record", "extension", n, most)
 	}
 	if e.TermExpiry.Before(firstYear) || !e.TermExpiry.Before(endOfYears) {
-		return fmt.Errorf("field %q is in the year %d, which RFC 3339 cannot write", termExpiry, e.TermExpiry.UTC().Year())
+		return fmt.Errorf("field %q is in the year %d, which RFC 3339 cannot write", "term_expiry", e.TermExpiry.UTC().Year())
 	}
 	return checkExtra(e.Extra)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -56,61 +55,24 @@ func notJSON(data []byte, err error) error {
 	return fmt.Errorf("it is not one whole JSON object (%w), but begins %q%s", err, begin, more)
 }
 
-// fields are the fields of f by name, in their order, and whether a record must have
-// them.
-func fields(f *entryFields) []field {
-	return []field{
-		{formatField, &f.Format, true},
-		{"leader_id", &f.LeaderID, true},
-		{"host_port", &f.HostPort, false},
-		{"connection_params", &f.ConnectionParams, false},
-		{termExpiry, &f.TermExpiry, true},
-		{"term_length", &f.TermLength, true},
-		{"election_number", &f.ElectionNumber, true},
-		{"extension", &f.Extension, true},
-		{"incarnation", &f.Incarnation, true},
-		{"write_id", &f.WriteID, false},
-		{"successor", &f.Successor, false},
-		{"unsynchronized", &f.Unsynchronized, false},
-		{hold, &f.Hold, false},
-		{"priority", &f.Priority, false},
-	}
-}
-
-type field struct {
-	name     string
-	to       any
-	required bool
-}
-
-// rfc3339 is the form of a time, in quotes. Package time also takes a comma for the point, and
-// zones of a day, which other readers refuse.
-var rfc3339 = regexp.MustCompile(`^"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"$`)
-
-// fill moves the raw fields that are known into f, and leaves the others in raw.
-func fill(f *entryFields, raw map[string]json.RawMessage) error {
+// fill moves the raw fields that are known into e, and leaves the others in raw.
+func fill(e *entry, raw map[string]json.RawMessage) error {
 	if _, ours := raw[formatField]; !ours {
 		return fmt.Errorf("it has no field %q", formatField)
 	}
-	for _, field := range fields(f) {
-		v, there := raw[field.name]
-		delete(raw, field.name)
+	for _, f := range form {
+		value, there := raw[f.name]
+		delete(raw, f.name)
 		switch {
-		case !there && !field.required:
+		case !there && !f.required:
 			continue
 		case !there:
-			return fmt.Errorf("field %q is missing", field.name)
-		case string(v) == "null": // which json takes for "leave it as it is"
-			return fmt.Errorf("field %q is null", field.name)
+			return fmt.Errorf("field %q is missing", f.name)
+		case string(value) == "null": // which json takes for "leave it as it is"
+			return fmt.Errorf("field %q is null", f.name)
 		}
-		if err := json.Unmarshal(v, field.to); err != nil {
-			return fmt.Errorf("field %q: %w", field.name, err)
-		}
-		if field.name == termExpiry && !rfc3339.Match(v) { // which package time takes for more than it is
-			return fmt.Errorf("field %q is %s, not a time as RFC 3339 has it", termExpiry, v)
-		}
-		if field.name == formatField && f.Format != Format {
-			return fmt.Errorf("its format is %d, and this program knows only %d; a newer version of the library may have written it: %w", f.Format, Format, errUpgrade)
+		if err := f.read(e, value); err != nil {
+			return fmt.Errorf("field %q: %w", f.name, err)
 		}
 	}
 	return nil
@@ -118,7 +80,7 @@ func fill(f *entryFields, raw map[string]json.RawMessage) error {
 
 // known reports whether name is that of a field of this version.
 func known(name string) bool {
-	return slices.ContainsFunc(fields(&entryFields{}), func(f field) bool { return f.name == name })
+	return slices.ContainsFunc(form, func(f field) bool { return f.name == name })
 }
 
 // extra returns what is left in raw, to be handed on, unless one of it must be
@@ -150,7 +112,7 @@ func checkExtra(extra map[string]string) error {
 			return fmt.Errorf("field %q is not JSON in UTF-8: %q", name, value)
 		case known(name):
 			return fmt.Errorf("field %q is known, and cannot be among the unknown ones", name)
-		case slices.ContainsFunc(fields(&entryFields{}), func(f field) bool { return strings.EqualFold(f.name, name) }):
+		case slices.ContainsFunc(form, func(f field) bool { return strings.EqualFold(f.name, name) }):
 			return fmt.Errorf("field %q differs from a known one by upper and lower case only", name)
 		}
 	}

@@ -8,15 +8,13 @@ import (
 	"iter"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
-	"github.com/c8e606e4/leaderelection/deciders/redis/internal/lines"
-	"github.com/c8e606e4/leaderelection/deciders/redis/internal/script"
+	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 	"github.com/c8e606e4/leaderelection/internal/log/durations"
 )
 
@@ -27,11 +25,8 @@ type Options struct {
 	// two. Empty: "leaderelection:" and the key.
 	Channel string
 	// WaitReplicas is how many replicas must have a write before it counts (WAIT). If fewer
-	// have it, the write is an error, and this candidate does not take its record for its own
-	// until that many have it. Set it to the number of replicas, and set min-replicas-to-write
-	// in the server. With fewer, a fail-over to a replica that lacks a write forgets it, and
-	// two may lead. With all, nobody leads while one is away. Zero: none; the master's word
-	// counts.
+	// have it, the write is an error. Set it to the number of replicas: "What Redis can lose"
+	// in the package's documentation says why. Zero: none; the master's word counts.
 	WaitReplicas int
 	// WaitTimeout is how long to wait for the replicas, at most. It must be shorter than the
 	// client's ReadTimeout (3 s by default). Zero: 500 ms.
@@ -46,35 +41,20 @@ type Options struct {
 	Feeds *Feeds
 }
 
-// maxCalls is how many calls of one handle may be under way, those included that
-// were given up: a call of go-redis cannot be interrupted, and ends by the
-// client's own timeouts.
-const maxCalls = 16
-
-// Feeds lets the feeds of many elections share connections, one for each server that their clients
-// lead to. Give the same Feeds to the Options of all of them. The zero value is ready.
-type Feeds struct{ lines lines.Lines }
-
 // Decider is one handle on an election in Redis. It is a leaderelection.RaceDecider and a
 // leaderelection.ChangeFeed. Its methods may be called by several goroutines at once.
 type Decider struct {
 	b        *backend
 	election store.Election[version]
-	close    func() error // if the client is the Decider's own
+	close    func() error
 }
 
 // backend is the store: one key.
 type backend struct {
-	opts Options
-	run  *script.Runner
-
+	client redis.UniversalClient
+	key    string
+	opts   Options
 	*own
-}
-
-// own is what a handle knows of its own writes.
-type own struct {
-	confirmed   atomic.Pointer[version] // the last of them that the replicas have
-	leaderships store.Recent            // the Incarnations for which it has claimed the record
 }
 
 var (
@@ -87,7 +67,7 @@ var (
 // since candidates do, and know how. Options may be nil. NewDecider does no I/O, and there is
 // nothing to create before.
 func NewDecider(client redis.UniversalClient, key string, opts *Options) *Decider {
-	b := &backend{own: new(own)}
+	b := &backend{client: client, key: key, own: newOwn()}
 	if opts != nil {
 		b.opts = *opts
 	}
@@ -100,8 +80,7 @@ func NewDecider(client redis.UniversalClient, key string, opts *Options) *Decide
 	wrong := cmp.Or(durations.Fault("WaitTimeout", b.opts.WaitTimeout, durations.Least), durations.Fault("FeedSilence", b.opts.FeedSilence, durations.Least))
 	b.opts.WaitTimeout = cmp.Or(b.opts.WaitTimeout, 500*time.Millisecond)
 	b.opts.FeedSilence = cmp.Or(b.opts.FeedSilence, 30*time.Second)
-	b.run = script.New(client, key, b.opts.WaitTimeout, maxCalls)
-	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "redis", Ours: true, Place: place(client, key)}}
+	d := &Decider{b: b, close: func() error { return nil }, election: store.Election[version]{Store: b, Package: "redis", Ours: true, Place: place(client, key)}}
 	switch d.election.Wrong = wrong; {
 	case client == nil:
 		d.election.Wrong = errors.New("the client is nil")
@@ -126,19 +105,13 @@ func place(client redis.UniversalClient, key string) string {
 }
 
 // Close closes the client that Open has made. A client given to NewDecider is yours to close.
-func (d *Decider) Close() error {
-	if d.close == nil {
-		return nil
-	}
-	return d.close()
-}
+func (d *Decider) Close() error { return d.close() }
 
 // Inherit implements open.Heir: a record that the replicas may not have stays in doubt with a new
 // client, too.
 func (d *Decider) Inherit(from leaderelection.RaceDecider) {
 	if earlier, ours := from.(*Decider); ours {
 		d.b.own = earlier.b.own
-		d.b.run.Inherit(earlier.b.run)
 	}
 }
 
@@ -198,7 +171,7 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 
 // Load implements store.Store.
 func (b *backend) Load(ctx context.Context) (s store.Stored[version], err error) {
-	a, err := b.run.Eval(ctx, script.Read, 0)
+	a, err := b.eval(ctx, readScript, 0)
 	if err != nil {
 		return s, err
 	}
@@ -210,19 +183,19 @@ func (b *backend) Swap(ctx context.Context, at version, data []byte, e *leaderel
 	if e.Extension == 0 && !e.Vacant() && b.opts.WaitReplicas > 0 {
 		b.leaderships.Add(e.Incarnation)
 	}
-	a, err := b.run.Eval(ctx, script.Write, b.opts.WaitReplicas, string(at), data, b.opts.Channel)
+	a, err := b.eval(ctx, writeScript, b.opts.WaitReplicas, string(at), data, b.opts.Channel)
 	switch {
 	case err != nil:
 		return none, err
-	case a.Status == script.Refused:
+	case a.status == refused:
 		return none, refusal(a)
-	case a.Status == script.Foreign:
+	case a.status == foreign:
 		return none, errForeign
 	}
 	if err := b.enough(a); err != nil {
 		return none, err
 	}
-	next := version(a.Version)
+	next := version(a.version)
 	b.confirmed.Store(&next)
 	return next, nil
 }
@@ -239,7 +212,7 @@ func (b *backend) doubtful(e *leaderelection.RaceEntry) bool {
 	if c := b.confirmed.Load(); c != nil && *c == v {
 		return false
 	}
-	return b.leaderships.Has(e.Incarnation) || b.run.Wrote(string(v))
+	return b.leaderships.Has(e.Incarnation) || strings.Contains(string(v), "-"+b.mark+"-")
 }
 
 // confirm returns nil when an entry that was read may count. A campaign
@@ -250,11 +223,11 @@ func (b *backend) confirm(ctx context.Context, e *leaderelection.RaceEntry) erro
 		return nil
 	}
 	v, _ := e.Token.(version)
-	a, err := b.run.Eval(ctx, script.Touch, b.opts.WaitReplicas, string(v))
+	a, err := b.eval(ctx, touchScript, b.opts.WaitReplicas, string(v))
 	if err != nil {
 		return err
 	}
-	if a.Status != script.Done {
+	if a.status != done {
 		return errReplaced
 	}
 	if err := b.enough(a); err != nil {
@@ -267,30 +240,30 @@ func (b *backend) confirm(ctx context.Context, e *leaderelection.RaceEntry) erro
 var errReplaced = errors.New("the record was replaced while replicas were asked whether they have it")
 
 // enough reports whether as many replicas have a write as must.
-func (b *backend) enough(a script.Answer) error {
-	if a.Replicas < int64(b.opts.WaitReplicas) {
+func (b *backend) enough(a answer) error {
+	if a.replicas < int64(b.opts.WaitReplicas) {
 		return fmt.Errorf("it is written, but only %d of %d replicas have it after %v (WAIT), so it does not count: repair the replicas (if you wait for fewer, a fail-over may forget writes)",
-			a.Replicas, b.opts.WaitReplicas, b.opts.WaitTimeout)
+			a.replicas, b.opts.WaitReplicas, b.opts.WaitTimeout)
 	}
 	return nil
 }
 
 // stored is what an answer says that there is.
-func stored(a script.Answer) (s store.Stored[version], err error) {
+func stored(a answer) (s store.Stored[version], err error) {
 	switch {
-	case a.Status == script.Absent:
+	case a.status == absent:
 		return store.Stored[version]{None: true}, nil
-	case a.Status == script.Foreign, a.Version == "":
+	case a.status == foreign, a.version == "":
 		return s, errForeign
 	}
-	return store.Stored[version]{Data: []byte(a.Record), At: version(a.Version)}, nil
+	return store.Stored[version]{Data: []byte(a.record), At: version(a.version)}, nil
 }
 
 // refusal is the error of a write that was refused, with the record in its way. One that
 // cannot be read is ReadCurrent's to report.
-func refusal(a script.Answer) error {
-	if a.Version == "" && a.Record == "" {
-		a.Status = script.Absent // deleted since it was read
+func refusal(a answer) error {
+	if a.version == "" && a.record == "" {
+		a.status = absent // deleted since it was read
 	}
 	s, err := stored(a)
 	if err != nil {
@@ -307,24 +280,24 @@ func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEnt
 }
 
 func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
-	s, err := script.Do(ctx, d.b.run, func() (*lines.Subscription, error) {
-		client, err := d.b.run.Master(ctx)
+	s, err := within.Do(ctx, d.b.calls, func() (*subscription, error) {
+		client, err := d.b.master(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return d.b.opts.Feeds.lines.Subscribe(ctx, client, d.b.opts.Channel, d.b.opts.FeedSilence)
+		return d.b.opts.Feeds.subscribe(ctx, client, d.b.opts.Channel, d.b.opts.FeedSilence)
 	})
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer s.close()
 
 	first, err := d.read(ctx) // after the subscription: nothing falls between
 	if err != nil {
 		return err
 	}
 	return store.News(first, func() (*leaderelection.RaceEntry, error) {
-		text, err := s.Next(ctx)
+		text, err := s.next(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -379,7 +352,7 @@ func (b *backend) Judge(err error) store.Verdict {
 		return store.Permanent("the client was closed; keep it open while the election goes on")
 	case store.BadCertificate(err):
 		return store.Permanent("check the server's certificate and the client's TLSConfig")
-	case lines.TimedOut(err):
+	case timedOut(err):
 		return store.Passing(b.WhyLate())
 	case !errors.As(err, &server):
 		return store.Verdict{}

@@ -58,22 +58,14 @@
 //
 // # Several independent masters
 //
-// Redlock, which redsync also has, asks several masters that know nothing of each other, and takes
-// a majority of yes for a lock. This package does not, for three reasons.
+// Redlock, which redsync also has, takes a majority of yes from masters that know nothing of each
+// other for a lock. This package does not. Two candidates may each win some masters, so that no version
+// has a majority: to finish such writes safely takes a consensus protocol. A master that restarts
+// without its last writes votes a second time. And such a lock has no number that grows, so nothing
+// for a fence.
 //
-//   - A record needs one conditional write, and a majority of masters has none. Two candidates may
-//     each win some masters, so that no version has a majority. If a write reached one master of
-//     three, later readers see it or not, depending on which master they ask. To finish such writes
-//     safely takes a second round, and a number that is promised before: a consensus protocol.
-//   - A master that restarts without its last writes, as with appendfsync everysec, votes a second
-//     time. One candidate has masters A and B of three; B forgets; the next has B and C. Redis' own
-//     text asks to keep such a master away for longer than any lock lasts
-//     (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
-//   - Its locks have a random value, and no number that grows: nothing for a fence.
-//
-// If you want the loss of one server to stop nobody, use Options.WaitReplicas with Sentinel or a
-// Cluster, within the limits above. A store with a consensus protocol, such as etcd, NATS or
-// ZooKeeper, does not have these limits.
+// If the loss of one server is to stop nobody, use Options.WaitReplicas with Sentinel or a Cluster,
+// within the limits above, or a store with a consensus protocol, such as etcd, NATS or ZooKeeper.
 //
 // # Permissions
 //

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/c8e606e4/leaderelection/deciders/durability"
-	"github.com/c8e606e4/leaderelection/deciders/redis/internal/script"
+	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
 var _ durability.Examiner = (*Decider)(nil)
@@ -19,8 +19,8 @@ var _ durability.Examiner = (*Decider)(nil)
 // can lose" in the package's documentation apply. Beyond Permissions it needs +info and
 // +config|get. If the server refuses either, the error says so.
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
-	w, err := script.Do(ctx, d.b.run, func() ([]durability.Warning, error) {
-		server, err := d.b.run.Master(ctx)
+	w, err := within.Do(ctx, d.b.calls, func() ([]durability.Warning, error) {
+		server, err := d.b.master(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/redis"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 func TestHandover(t *testing.T) {
@@ -56,8 +54,8 @@ func TestForeignMessages(t *testing.T) {
 // told not to; what comes from the other one does no harm.
 func TestDatabasesShareChannels(t *testing.T) {
 	server := stores.Redis(t)
-	zero := opened(t, "redis://"+server.Addr+"/0?key=k")
-	one := opened(t, "redis://"+server.Addr+"/1?key=k&channel=one")
+	zero := rd.Opened(t, "redis://"+server.Addr+"/0?key=k")
+	one := rd.Opened(t, "redis://"+server.Addr+"/1?key=k&channel=one")
 	feeds := []<-chan feedtest.Item{feedtest.Follow(t, zero), feedtest.Follow(t, one)}
 	for _, feed := range feeds {
 		feedtest.Next(t, feed)
@@ -145,27 +143,6 @@ func TestFeedsComeAndGo(t *testing.T) {
 		}
 	}
 	subscribers(t, server, 1)
-}
-
-// A consumer that is slower than the writers gets the newest at last.
-func TestFeedThatIsSlow(t *testing.T) {
-	server := stores.Redis(t)
-	c := client(t, server.Addr)
-	d := redis.NewDecider(c, "k", nil)
-	var token leaderelection.LeaderToken
-	const last = 500
-	for e, err := range d.Changes(storetest.Within(t, 30*time.Second)) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		for number := uint64(e.ElectionNumber) + 1; number <= last && e.ElectionNumber == 0; number++ {
-			token = feedtest.Write(t, d, number, token)
-		}
-		if e.ElectionNumber == last {
-			return
-		}
-	}
-	t.Error("the last one has not come")
 }
 
 // A client of a type that cannot be compared has connections of its own.

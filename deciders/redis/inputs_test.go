@@ -49,12 +49,9 @@ func TestForeignValueIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestEmptyKeyAndClosedClient(t *testing.T) {
+func TestClosedClient(t *testing.T) {
 	c := client(t, stores.Redis(t).Addr)
-	d := redis.NewDecider(c, "", nil)
-	feedtest.Refuses(t, d, "the key is empty")
-
-	d = redis.NewDecider(c, "k", nil)
+	d := redis.NewDecider(c, "k", nil)
 	token := feedtest.Write(t, d, 1, nil)
 	if err := d.Close(); err != nil { // the client is the caller's
 		t.Fatal(err)
@@ -73,7 +70,7 @@ func TestAccess(t *testing.T) {
 	server.Ask(t, "ACL SETUSER default -@all +ping >password")
 
 	as := func(user string) *redis.Decider {
-		return opened(t, fmt.Sprintf("redis://%s@%s?key=k", user, server.Addr))
+		return rd.Opened(t, fmt.Sprintf("redis://%s@%s?key=k", user, server.Addr))
 	}
 	candidate, observer := as("candidate:secret"), as("observer:secret")
 	feed := feedtest.Follow(t, observer)
@@ -98,7 +95,7 @@ func TestAccess(t *testing.T) {
 		}
 	}
 	feedtest.Denied(t, feedtest.ReadError(t, redis.NewDecider(client(t, server.Addr), "k", nil)), `"k"`, "NOAUTH")
-	feedtest.Denied(t, feedtest.ReadError(t, opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=other", server.Addr))), `"other"`, "ACL")
+	feedtest.Denied(t, feedtest.ReadError(t, rd.Opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=other", server.Addr))), `"other"`, "ACL")
 
 	t.Setenv("REDISCLI_AUTH", "secret")
 	feedtest.Reads(t, as("observer"), 1)
@@ -155,9 +152,11 @@ func TestServerThatCannotWrite(t *testing.T) {
 	}
 }
 
-// A bare number counts nanoseconds: nobody means so few.
-func TestBareNumbers(t *testing.T) {
-	c := client(t, "127.0.0.1:1")
+func TestBadInputs(t *testing.T) {
+	c := client(t, "127.0.0.1:1") // nobody is asked
+	feedtest.Refuses(t, redis.NewDecider(nil, "k", nil), "the client is nil")
+	feedtest.Refuses(t, redis.NewDecider(c, "", nil), "the key is empty")
+	// A bare number counts nanoseconds: nobody means so few.
 	feedtest.Refuses(t, redis.NewDecider(c, "one", &redis.Options{FeedSilence: 10}), "nanoseconds")
 	feedtest.Refuses(t, redis.NewDecider(c, "one", &redis.Options{WaitTimeout: 10}), "nanoseconds")
 	feedtest.Refuses(t, redis.NewDecider(c, "one", &redis.Options{FeedSilence: -1}), "negative")
@@ -170,14 +169,14 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	feedtest.Write(t, d, 3, nil)
-	feedtest.Reads(t, opened(t, "redis://"+server.Addr+"?db=2&key=election:web"), 3)
+	feedtest.Reads(t, rd.Opened(t, "redis://"+server.Addr+"?db=2&key=election:web"), 3)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
 	feedtest.Permanent(t, feedtest.ReadError(t, d), "was closed")
 
 	cluster := stores.RedisCluster(t, 2)
-	d = opened(t, "redis://"+cluster[0].Addr+"?cluster=true&key=election:web&addr="+cluster[1].Addr)
+	d = rd.Opened(t, "redis://"+cluster[0].Addr+"?cluster=true&key=election:web&addr="+cluster[1].Addr)
 	feedtest.Write(t, d, 4, nil)
 }
 
@@ -190,7 +189,7 @@ func TestPlace(t *testing.T) {
 		"redis://a:1?cluster=true&key=k&addr=b:2":            `redis key "k" at a:1,b:2`,
 		"redis://s:26379/3?key=k&master_name=m&addr=t:26379": `redis key "k" at the master that Sentinels know, database 3`,
 	} {
-		if d := opened(t, address); d.String() != want {
+		if d := rd.Opened(t, address); d.String() != want {
 			t.Errorf("%s is %s, want %s", address, d, want)
 		}
 	}
@@ -238,7 +237,7 @@ func TestTLS(t *testing.T) {
 	_, at := secured(t, ca)
 	own := "&tls_cert=" + ca.Path("client.pem") + "&tls_key=" + ca.Path("client.key")
 
-	d := opened(t, at+storetest.TLS(ca, "client"))
+	d := rd.Opened(t, at+storetest.TLS(ca, "client"))
 	feed := feedtest.Follow(t, d)
 	feedtest.Next(t, feed)
 	feedtest.Write(t, d, 1, nil)
@@ -247,11 +246,11 @@ func TestTLS(t *testing.T) {
 		at + own:                            {"certificate", "TLSConfig"},
 		at + storetest.TLS(other, "") + own: {"certificate", "TLSConfig"},
 	} {
-		d := opened(t, address)
+		d := rd.Opened(t, address)
 		feedtest.Permanent(t, feedtest.ReadError(t, d), words...)
 		feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, words...)
 	}
-	_, err := opened(t, at+storetest.TLS(ca, "")).ReadCurrent(t.Context())
+	_, err := rd.Opened(t, at+storetest.TLS(ca, "")).ReadCurrent(t.Context())
 	if err == nil || errors.Is(err, leaderelection.ErrLostRace) {
 		t.Errorf("without a certificate of its own: %v", err)
 	}
@@ -260,7 +259,7 @@ func TestTLS(t *testing.T) {
 func TestRenewedCertificates(t *testing.T) {
 	a := feedtest.NewAuthority(t, "server", "client")
 	server, at := secured(t, a)
-	d := opened(t, at+storetest.TLS(a, "client"))
+	d := rd.Opened(t, at+storetest.TLS(a, "client"))
 	feed := feedtest.Follow(t, d)
 	feedtest.Next(t, feed)
 	storetest.Renewed(t, d, a, func() {
@@ -408,28 +407,21 @@ func TestDocumentedPermissions(t *testing.T) {
 // In a database of another number, and in a Cluster, they need what is documented
 // besides.
 func TestDocumentedPermissionsElsewhere(t *testing.T) {
-	server := stores.Redis(t)
-	for _, more := range []string{"", "+select"} {
-		grant(t, server, append(documented(t), more))
-		d := opened(t, "redis://candidate:secret@"+server.Addr+"/3?key=k")
-		_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
-		if more == "" {
-			feedtest.Denied(t, err, `"k"`, "ACL")
-		} else if err != nil {
-			t.Error(err)
-		}
-	}
-	nodes := stores.RedisCluster(t, 2)
-	for _, more := range []string{"", "+cluster"} {
-		for _, n := range nodes {
-			grant(t, n, append(documented(t), more))
-		}
-		d := opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k&cluster=true", nodes[0].Addr))
-		_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
-		if more == "" {
-			feedtest.Denied(t, err, `"k"`, "ACL")
-		} else if err != nil {
-			t.Error(err)
+	server, nodes := stores.Redis(t), stores.RedisCluster(t, 2)
+	for _, c := range []struct {
+		servers     []*stores.RedisServer
+		more, where string
+	}{{[]*stores.RedisServer{server}, "+select", "/3?key=k"}, {nodes, "+cluster", "?key=k&cluster=true"}} {
+		for _, more := range []string{"", c.more} {
+			for _, s := range c.servers {
+				grant(t, s, append(documented(t), more))
+			}
+			_, err := rd.Opened(t, "redis://candidate:secret@"+c.servers[0].Addr+c.where).WriteEntry(t.Context(), feedtest.State(1, nil))
+			if more == "" {
+				feedtest.Denied(t, err, `"k"`, "ACL")
+			} else if err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }

@@ -58,12 +58,6 @@ func open(ctx context.Context, address string) (*redis.Decider, error) {
 	return feedtest.Open(ctx, redis.Open, address)
 }
 
-// opened returns the election at an address, closed at the end of the test.
-func opened(t testing.TB, address string) *redis.Decider {
-	t.Helper()
-	return rd.Opened(t, address)
-}
-
 func TestConformance(t *testing.T) {
 	addr := stores.Redis(t).Addr
 	o := decidertest.Options{Address: func(d leaderelection.RaceDecider) string {
@@ -247,11 +241,6 @@ func TestCtxIsObeyed(t *testing.T) {
 	proxy.Heal()
 }
 
-// Without a client every call says so.
-func TestNilClient(t *testing.T) {
-	feedtest.Permanent(t, feedtest.ReadError(t, redis.NewDecider(nil, "k", nil)), "the client is nil")
-}
-
 func TestProcesses(t *testing.T)           { rd.Processes(t) }
 func TestFaults(t *testing.T)              { rd.Faults(t) }
 func TestAbandonedConnection(t *testing.T) { rd.Abandons(t, "") }
@@ -259,7 +248,7 @@ func TestAbandonedConnection(t *testing.T) { rd.Abandons(t, "") }
 // However long writes hang, few connections of a candidate are open at the server.
 func TestSessionsAreBounded(t *testing.T) {
 	server := stores.Redis(t)
-	storetest.Bounded(t, opened(t, rd.At(server.Addr, "k")), 4, func() func() {
+	storetest.Bounded(t, rd.Opened(t, rd.At(server.Addr, "k")), 4, func() func() {
 		server.Ask(t, "CLIENT PAUSE 600000 WRITE")
 		return func() { server.Ask(t, "CLIENT UNPAUSE") }
 	}, func() int {

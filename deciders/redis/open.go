@@ -16,7 +16,6 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/lines"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
-	feeds "github.com/c8e606e4/leaderelection/deciders/redis/internal/lines"
 	"github.com/c8e606e4/leaderelection/internal/clients"
 )
 
@@ -162,7 +161,7 @@ func schemeOf(u *url.URL, files store.TLSFiles) (string, error) {
 // dialer returns what makes each connection, with TLS by the files as they are then, and lists it.
 func dialer(files store.TLSFiles, base *tls.Config, timeout time.Duration, l *lines.Lines) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if timeout <= 0 {
-		timeout = feeds.AnswerTime // as the client's own default
+		timeout = answerTime // as the client's own default
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)

@@ -1,7 +1,6 @@
 package redis_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -122,7 +121,7 @@ func TestInherit(t *testing.T) {
 func TestWaitNotPermitted(t *testing.T) {
 	server := stores.Redis(t)
 	server.Ask(t, "ACL SETUSER candidate on >secret ~k &* +@all -wait")
-	d := opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k&wait_replicas=1", server.Addr))
+	d := rd.Opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k&wait_replicas=1", server.Addr))
 	feedtest.Permanent(t, feedtest.WriteError(t, d, 1, nil), `"k"`, "WAIT", "ACL")
 }
 
@@ -132,9 +131,9 @@ func TestSentinelFailOver(t *testing.T) {
 	master := stores.Redis(t)
 	stores.RedisReplica(t, master)
 	sentinel := stores.RedisSentinel(t, master, 1)
-	d := opened(t, "redis://"+sentinel.Addr+"?key=k&master_name=main&wait_replicas=1")
+	d := rd.Opened(t, "redis://"+sentinel.Addr+"?key=k&master_name=main&wait_replicas=1")
 	token := feedtest.Write(t, d, 7, nil)
-	observer := opened(t, "redis://"+sentinel.Addr+"?key=k&master_name=main")
+	observer := rd.Opened(t, "redis://"+sentinel.Addr+"?key=k&master_name=main")
 	feed := feedtest.Follow(t, observer)
 	feedtest.Number(t, feed, 7)
 	master.Stop()
@@ -181,34 +180,13 @@ func TestReplicaHangs(t *testing.T) {
 			server := stores.Redis(t)
 			replica := stores.RedisReplica(t, server, "--enable-debug-command", "yes")
 			grant(t, server, append(documented(t), "+wait"))
-			d := opened(t, fmt.Sprintf("redis://%s%s?key=k&wait_replicas=1", user, server.Addr))
-			elected, ousted := make(chan struct{}, 10), make(chan struct{}, 10)
-			ctx, cancel := context.WithCancel(t.Context())
-			c, err := leaderelection.Config{
-				Decider: d, LeaderID: "a", TermLength: time.Second, MaxClockSkew: 50 * time.Millisecond,
-				OnElected: func(ctx context.Context, _ *leaderelection.TimeView) {
-					elected <- struct{}{}
-					<-ctx.Done()
-					ousted <- struct{}{}
-				},
-			}.Start(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { cancel(); _ = c.Wait() })
-			await := func(what string, ch <-chan struct{}) {
-				t.Helper()
-				select {
-				case <-ch:
-				case <-time.After(15 * time.Second):
-					t.Fatalf("not %s; %+v", what, c.Leader())
-				}
-			}
-			await("elected", elected)
-			go func() { _, _ = stores.AskRedis(ctx, replica.Addr, "DEBUG SLEEP 2") }()
-			await("ousted", ousted)
+			d := rd.Opened(t, fmt.Sprintf("redis://%s%s?key=k&wait_replicas=1", user, server.Addr))
+			c, elected := feedtest.Campaign(t, d, "a", time.Second, 50*time.Millisecond)
+			<-elected
+			go func() { _, _ = stores.AskRedis(t.Context(), replica.Addr, "DEBUG SLEEP 2") }()
+			feedtest.Eventually(t, "it is ousted", func() bool { return !c.View().ValueInFuture() })
 			begun := time.Now()
-			await("elected again", elected)
+			<-elected
 			t.Logf("leads again after %v", time.Since(begun))
 		})
 	}
@@ -261,18 +239,18 @@ func TestDurabilityOfReplicas(t *testing.T) {
 func TestDurabilityOfManagedServer(t *testing.T) {
 	server := stores.Redis(t)
 	server.Ask(t, "ACL SETUSER candidate on >secret ~k &* +@all -config")
-	w, err := opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k", server.Addr)).Durability(t.Context())
+	w, err := rd.Opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k", server.Addr)).Durability(t.Context())
 	feedtest.Warns(t, w, "appendonly is no")
 	feedtest.Says(t, err, `"k"`, "refuses CONFIG GET", "appendfsync", "min-replicas-to-write")
 
 	server.Ask(t, "ACL SETUSER candidate -info")
-	w, err = opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k", server.Addr)).Durability(t.Context())
+	w, err = rd.Opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k", server.Addr)).Durability(t.Context())
 	feedtest.Warns(t, w)
 	feedtest.Says(t, err, "refuses INFO", "refuses CONFIG")
 
 	// What the documentation calls optional is enough.
 	grant(t, server, append(documented(t), "+info", "+config|get"))
-	feedtest.Examines(t, opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k", server.Addr)), "appendonly is no")
+	feedtest.Examines(t, rd.Opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k", server.Addr)), "appendonly is no")
 }
 
 // In a Cluster the key's own master is asked.
@@ -285,7 +263,7 @@ func TestDurabilityOfCluster(t *testing.T) {
 	nodes[1].Ask(t, "CONFIG SET appendfsync no")
 	bad := 0
 	for i := range 6 {
-		w, err := opened(t, fmt.Sprintf("redis://%s?key=election:%d&cluster=true", nodes[0].Addr, i)).Durability(t.Context())
+		w, err := rd.Opened(t, fmt.Sprintf("redis://%s?key=election:%d&cluster=true", nodes[0].Addr, i)).Durability(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,6 @@ package zookeeper_test
 
 import (
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +26,7 @@ func TestLostSession(t *testing.T) {
 	t.Parallel()
 	server := stores.ZooKeeper(t)
 	proxy := stores.NewRelay(t, server.Addr)
-	victim := opened(t, "zookeeper://"+proxy.Addr+"/e?session_timeout=1s")
+	victim := zoo.Opened(t, "zookeeper://"+proxy.Addr+"/e?session_timeout=1s")
 	writer := decider(client(t, server.Addr))
 	token := feedtest.Write(t, writer, 1, nil)
 	feed := feedtest.Follow(t, victim)
@@ -48,18 +47,6 @@ func TestLostSession(t *testing.T) {
 	feedtest.Number(t, feedtest.Follow(t, victim), 2)
 }
 
-// deaf is a connection whose watches never tell.
-type deaf struct {
-	*zk.Conn
-	reads atomic.Int64
-}
-
-func (d *deaf) GetW(path string) ([]byte, *zk.Stat, <-chan zk.Event, error) {
-	d.reads.Add(1)
-	data, stat, _, err := d.Conn.GetW(path)
-	return data, stat, nil, err
-}
-
 // A watch that was lost is found out after a silence.
 func TestSilentWatch(t *testing.T) {
 	stores.Nightly(t, "it waits for the server or the client to give up")
@@ -67,41 +54,22 @@ func TestSilentWatch(t *testing.T) {
 	c := client(t, stores.ZooKeeper(t).Addr)
 	writer := decider(c)
 	token := feedtest.Write(t, writer, 1, nil)
-	conn := &deaf{Conn: c}
+	conn := &lying{Conn: c, getW: func(data []byte, stat *zk.Stat, _ <-chan zk.Event, err error) ([]byte, *zk.Stat, <-chan zk.Event, error) {
+		return data, stat, nil, err
+	}}
 	feed := feedtest.Follow(t, zookeeper.NewDecider(conn, "/e", &zookeeper.Options{FeedSilence: 50 * time.Millisecond}))
 	feedtest.Number(t, feed, 1)
 	feedtest.Write(t, writer, 2, token)
 	feedtest.Number(t, feed, 2)
-	if n := conn.reads.Load(); n != 2 {
+	if n := conn.looks.Load(); n != 2 {
 		t.Errorf("%d watches were set", n)
 	}
-}
-
-// counting counts what is asked.
-type counting struct {
-	*zk.Conn
-	watches, reads, writes atomic.Int64
-}
-
-func (c *counting) GetW(path string) ([]byte, *zk.Stat, <-chan zk.Event, error) {
-	c.watches.Add(1)
-	return c.Conn.GetW(path)
-}
-
-func (c *counting) Get(path string) ([]byte, *zk.Stat, error) {
-	c.reads.Add(1)
-	return c.Conn.Get(path)
-}
-
-func (c *counting) Multi(ops ...any) ([]zk.MultiResponse, error) {
-	c.writes.Add(1)
-	return c.Conn.Multi(ops...)
 }
 
 // An extension is one transaction, and of each a follower reads once.
 func TestCosts(t *testing.T) {
 	t.Parallel()
-	conn := &counting{Conn: client(t, stores.ZooKeeper(t).Addr)}
+	conn := &lying{Conn: client(t, stores.ZooKeeper(t).Addr)}
 	d := decider(conn)
 	token := feedtest.Write(t, d, 1, nil)
 	feed := feedtest.Follow(t, d)
@@ -110,7 +78,7 @@ func TestCosts(t *testing.T) {
 		token = feedtest.Write(t, d, n, token)
 		feedtest.Number(t, feed, n)
 	}
-	if w, l, r := conn.writes.Load(), conn.watches.Load(), conn.reads.Load(); w != 11 || l != 11 || r != 0 {
+	if w, l, r := conn.writes.Load(), conn.looks.Load(), conn.reads.Load(); w != 11 || l != 11 || r != 0 {
 		t.Errorf("%d transactions, %d reads with a watch, %d without", w, l, r)
 	}
 }

@@ -22,17 +22,18 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
-// lying is a connection whose answers are changed on their way.
+// lying is a connection whose answers are changed on their way, and counted.
 type lying struct {
 	*zk.Conn
-	multi func([]zk.MultiResponse, error) ([]zk.MultiResponse, error)
-	get   func([]byte, *zk.Stat, error) ([]byte, *zk.Stat, error)
-	sync  func(string, error) (string, error)
-	hang  chan struct{}
-	calls atomic.Int64
+	multi                func([]zk.MultiResponse, error) ([]zk.MultiResponse, error)
+	get                  func([]byte, *zk.Stat, error) ([]byte, *zk.Stat, error)
+	getW                 func([]byte, *zk.Stat, <-chan zk.Event, error) ([]byte, *zk.Stat, <-chan zk.Event, error)
+	sync                 func(string, error) (string, error)
+	writes, reads, looks atomic.Int64 // looks are reads with a watch
 }
 
 func (l *lying) Multi(ops ...any) ([]zk.MultiResponse, error) {
+	l.writes.Add(1)
 	a, err := l.Conn.Multi(ops...)
 	if l.multi != nil {
 		return l.multi(a, err)
@@ -41,6 +42,7 @@ func (l *lying) Multi(ops ...any) ([]zk.MultiResponse, error) {
 }
 
 func (l *lying) Get(path string) ([]byte, *zk.Stat, error) {
+	l.reads.Add(1)
 	data, stat, err := l.Conn.Get(path)
 	if l.get != nil {
 		return l.get(data, stat, err)
@@ -48,11 +50,16 @@ func (l *lying) Get(path string) ([]byte, *zk.Stat, error) {
 	return data, stat, err
 }
 
-func (l *lying) Sync(path string) (string, error) {
-	l.calls.Add(1)
-	if l.hang != nil {
-		<-l.hang
+func (l *lying) GetW(path string) ([]byte, *zk.Stat, <-chan zk.Event, error) {
+	l.looks.Add(1)
+	data, stat, watch, err := l.Conn.GetW(path)
+	if l.getW != nil {
+		return l.getW(data, stat, watch, err)
 	}
+	return data, stat, watch, err
+}
+
+func (l *lying) Sync(path string) (string, error) {
 	path, err := l.Conn.Sync(path)
 	if l.sync != nil {
 		return l.sync(path, err)
@@ -127,35 +134,20 @@ func TestFalseAnswersToReads(t *testing.T) {
 	}
 }
 
-// remade is a connection to a znode that seems to be made again, or to come, whenever it is
-// looked at.
-type remade struct {
-	*zk.Conn
-	gone  bool
-	calls atomic.Int64
-}
-
-func (r *remade) GetW(path string) ([]byte, *zk.Stat, <-chan zk.Event, error) {
-	r.calls.Add(1)
-	if r.gone {
-		return nil, nil, nil, zk.ErrNoNode
-	}
-	data, stat, watch, err := r.Conn.GetW(path)
-	if err == nil {
-		stat.Czxid--
-	}
-	return data, stat, watch, err
-}
-
 // A feed that never gets to know what is there ends, and does not ask on and on.
 func TestNeverTheSame(t *testing.T) {
 	c := client(t, stores.ZooKeeper(t).Addr)
 	feedtest.Write(t, decider(c), 1, nil)
 	for _, gone := range []bool{false, true} {
-		r := &remade{Conn: c, gone: gone}
-		n := feedtest.Next(t, feedtest.Follow(t, decider(r)))
-		feedtest.Passing(t, n.Err, "/e", "made again")
-		if n := r.calls.Load(); n > 5 {
+		l := &lying{Conn: c, getW: func(data []byte, stat *zk.Stat, watch <-chan zk.Event, err error) ([]byte, *zk.Stat, <-chan zk.Event, error) {
+			if gone { // though it is there when one looks whether it is
+				return nil, nil, nil, zk.ErrNoNode
+			}
+			stat.Czxid--
+			return data, stat, watch, err
+		}}
+		feedtest.Passing(t, feedtest.Next(t, feedtest.Follow(t, decider(l))).Err, "/e", "made again")
+		if n := l.looks.Load(); n > 5 {
 			t.Errorf("it was read %d times", n)
 		}
 	}
@@ -170,29 +162,32 @@ func TestLastVersion(t *testing.T) {
 		s.Version = math.MaxInt32
 		return data, s, err
 	}}
-	l.multi = func([]zk.MultiResponse, error) ([]zk.MultiResponse, error) {
-		t.Error("it was sent")
-		return nil, nil
-	}
 	d := decider(l)
 	feedtest.Permanent(t, feedtest.WriteError(t, d, 2, feedtest.Read(t, d).Token), "/e", "2 to the 31")
+	if l.writes.Load() > 0 {
+		t.Error("it was sent")
+	}
 }
 
 // A client that hangs keeps nobody for longer than a ctx, nor many goroutines.
 func TestHangingClient(t *testing.T) {
 	c := client(t, stores.ZooKeeper(t).Addr)
 	feedtest.Write(t, decider(c), 1, nil)
-	l := &lying{Conn: c, hang: make(chan struct{})}
-	d := decider(l)
+	hang, hanging := make(chan struct{}), atomic.Int64{}
+	d := decider(&lying{Conn: c, sync: func(path string, err error) (string, error) {
+		hanging.Add(1)
+		<-hang
+		return path, err
+	}})
 	for range 40 {
 		if _, err := d.ReadCurrent(storetest.Within(t, 5*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 	}
-	if n := l.calls.Load(); n > 16 {
+	if n := hanging.Load(); n > 16 {
 		t.Errorf("%d calls are under way", n)
 	}
-	close(l.hang)
+	close(hang)
 	feedtest.Read(t, d)
 }
 
@@ -238,7 +233,7 @@ func TestOtherServers(t *testing.T) {
 					_ = c.Close()
 				}
 			}()
-			d := opened(t, "zookeeper://"+l.Addr().String()+"/e?session_timeout=300ms")
+			d := zoo.Opened(t, "zookeeper://"+l.Addr().String()+"/e?session_timeout=300ms")
 			e, err := d.ReadCurrent(storetest.Within(t, time.Second))
 			feedtest.Passing(t, err, "/e")
 			if e != nil || errors.Is(err, leaderelection.ErrLostRace) {

@@ -130,7 +130,7 @@ func TestParents(t *testing.T) {
 // Who may do what, by the ACL that the owner gives.
 func TestPermissions(t *testing.T) {
 	addr := stores.ZooKeeper(t).Addr
-	as := func(who, rest string) *zookeeper.Decider { return opened(t, "zookeeper://"+who+addr+rest) }
+	as := func(who, rest string) *zookeeper.Decider { return zoo.Opened(t, "zookeeper://"+who+addr+rest) }
 	owner := as("me:geheim%2F@", "/secret/e?create=true&acl=owner")
 	feedtest.Write(t, owner, 2, feedtest.Write(t, owner, 1, nil))
 	feedtest.Number(t, feedtest.Follow(t, as("me:geheim%2F@", "/secret/e")), 2)
@@ -164,7 +164,7 @@ func TestTLS(t *testing.T) {
 	a, other := feedtest.NewAuthority(t, "server", "candidate"), feedtest.NewAuthority(t, "candidate")
 	addr, _ := serveTLS(t, a)
 	at := func(host string, ca *feedtest.Authority) *zookeeper.Decider {
-		return opened(t, "zookeeper://"+strings.Replace(addr, "127.0.0.1", host, 1)+"/e?"+storetest.TLS(ca, "candidate"))
+		return zoo.Opened(t, "zookeeper://"+strings.Replace(addr, "127.0.0.1", host, 1)+"/e?"+storetest.TLS(ca, "candidate"))
 	}
 	feedtest.Write(t, at("127.0.0.1", a), 1, nil)
 	feedtest.Read(t, at("localhost", a))
@@ -175,7 +175,7 @@ func TestRenewedCertificates(t *testing.T) {
 	stores.Nightly(t, "it waits for the server or the client to give up")
 	a := feedtest.NewAuthority(t, "server", "candidate")
 	addr, breaks := serveTLS(t, a)
-	storetest.Renewed(t, opened(t, "zookeeper://"+addr+"/e?"+storetest.TLS(a, "candidate")), a, breaks)
+	storetest.Renewed(t, zoo.Opened(t, "zookeeper://"+addr+"/e?"+storetest.TLS(a, "candidate")), a, breaks)
 }
 
 // serveTLS serves with TLS what a new server does, to those who have a certificate. Breaks ends
@@ -246,7 +246,7 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestNoServer(t *testing.T) {
 	begun := time.Now()
-	feedtest.Passing(t, feedtest.ReadError(t, opened(t, "zookeeper://127.0.0.1:1,127.0.0.1:2/e")), "no server answers", "connection refused")
+	feedtest.Passing(t, feedtest.ReadError(t, zoo.Opened(t, "zookeeper://127.0.0.1:1,127.0.0.1:2/e")), "no server answers", "connection refused")
 	if took := time.Since(begun); took > 10*time.Second {
 		t.Errorf("after %v", took)
 	}
@@ -269,7 +269,7 @@ func TestDurability(t *testing.T) {
 // The same names on other servers are another election: String says where it is, and as whom nobody.
 func TestPlace(t *testing.T) {
 	const want = "znode /e at a:1,b:2"
-	if d := opened(t, "zookeeper://me:s3cret@a:1,b:2/e"); d.String() != want {
+	if d := zoo.Opened(t, "zookeeper://me:s3cret@a:1,b:2/e"); d.String() != want {
 		t.Errorf("%s, want %s", d, want)
 	}
 }

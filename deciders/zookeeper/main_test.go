@@ -44,12 +44,6 @@ var zoo = storetest.Store[*zookeeper.Decider]{
 	Pause:   time.Second, // when it has tried all servers
 }
 
-// opened returns the election at an address, closed at the end of the test.
-func opened(t testing.TB, address string) *zookeeper.Decider {
-	t.Helper()
-	return zoo.Opened(t, address)
-}
-
 // decider returns the election "/e".
 func decider(conn zookeeper.Conn) *zookeeper.Decider { return zookeeper.NewDecider(conn, "/e", nil) }
 

@@ -24,19 +24,17 @@ var changes = []struct{ file, old, new string }{
 	{"racedecider.go", "	Unsynchronized bool\n", "	Unsynchronized bool\n	Generation uint64\n"},
 	{"lease.go", "l.base.of.Extra,", "l.base.of.Extra,\n		Generation: l.base.of.Generation + 1,"},
 	{"lease.go", "Extra: b.Extra,", "Extra: b.Extra, Generation: b.Generation,"},
-	{"deciders/record/record.go", "`json:\"unsynchronized,omitempty\"`", "`json:\"unsynchronized,omitempty\"`\n	Generation uint64 `json:\"generation,omitempty\"`"},
-	{"deciders/record/record.go", "Unsynchronized: e.Unsynchronized,", "Unsynchronized: e.Unsynchronized, Generation: e.Generation,"},
-	{"deciders/record/record.go", "Unsynchronized: f.Unsynchronized,", "Unsynchronized: f.Unsynchronized, Generation: f.Generation,"},
-	{"deciders/record/strict.go", "&f.Unsynchronized, false},", "&f.Unsynchronized, false},\n		{\"generation\", &f.Generation, false},"},
+	{"deciders/record/record.go", "{ return &e.Unsynchronized }),", "{ return &e.Unsynchronized }),\n	plain(\"generation\", false, func(e *entry) *uint64 { return &e.Generation }),"},
 	{"deciders/record/record.go", "	\"maps\"\n", "	\"maps\"\n	\"os\"\n"},
-	{"deciders/record/record.go", "	f := entryFields{", `	if os.Getenv("` + Must + `") != "" {
+	{"deciders/record/record.go", "	var all []string\n", `	if os.Getenv("` + Must + `") != "" {
 		e = e.Clone()
 		if e.Extra == nil {
 			e.Extra = map[string]string{}
 		}
 		e.Extra[mustUnderstand] = "[\"generation\"]"
 	}
-	f := entryFields{`},
+	var all []string
+`},
 }
 
 // Overlay writes the newer version of the library at root into dir, and returns the file

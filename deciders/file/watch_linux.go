@@ -1,4 +1,4 @@
-package watch
+package file
 
 import (
 	"bytes"
@@ -13,10 +13,10 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/disk"
 )
 
-// Watch is an inotify instance that watches the file in a directory. The library for it,
+// watcher is an inotify instance that watches the file in a directory. The library for it,
 // fsnotify, cannot be told what to watch for: it would wake a candidate for each write to
 // each file that lies there.
-type Watch struct {
+type watcher struct {
 	dir, name string
 	notices   *os.File
 	buf       [4096]byte // 14 notices, or more if their names are short
@@ -29,15 +29,15 @@ const (
 	goneAway = syscall.IN_DELETE_SELF | syscall.IN_MOVE_SELF
 )
 
-// New returns a watcher of the file of this name in dir.
-func New(dir, name string) (*Watch, error) {
+// newWatcher returns one of the file of this name in dir.
+func newWatcher(dir, name string) (*watcher, error) {
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
 	if errors.Is(err, syscall.EMFILE) {
 		return nil, noWatch(err)
 	} else if err != nil {
 		return nil, disk.Explain(os.NewSyscallError("inotify_init1", err))
 	}
-	w := &Watch{dir: dir, name: name, notices: os.NewFile(uintptr(fd), "inotify")}
+	w := &watcher{dir: dir, name: name, notices: os.NewFile(uintptr(fd), "inotify")}
 	if _, err := syscall.InotifyAddWatch(fd, dir, replaced|goneAway|syscall.IN_ONLYDIR); err != nil {
 		return nil, errors.Join(disk.Explain(os.NewSyscallError("inotify_add_watch", err)), w.Close())
 	}
@@ -45,10 +45,10 @@ func New(dir, name string) (*Watch, error) {
 }
 
 // Close ends the watch.
-func (w *Watch) Close() error { return w.notices.Close() }
+func (w *watcher) Close() error { return w.notices.Close() }
 
 // Wait returns nil when the file may have changed.
-func (w *Watch) Wait(ctx context.Context) error {
+func (w *watcher) Wait(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = w.notices.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	for {
@@ -66,7 +66,7 @@ func (w *Watch) Wait(ctx context.Context) error {
 }
 
 // changed reports whether one of these notices is about the file.
-func (w *Watch) changed(notices []byte) (changed bool, err error) {
+func (w *watcher) changed(notices []byte) (changed bool, err error) {
 	for len(notices) > 0 {
 		var notice syscall.InotifyEvent
 		size, err := binary.Decode(notices, binary.NativeEndian, &notice)

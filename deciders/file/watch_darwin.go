@@ -1,4 +1,4 @@
-package watch
+package file
 
 import (
 	"context"
@@ -17,15 +17,15 @@ import (
 // rename can be missed.
 const lookAgain = time.Second
 
-// Watch is a watcher of the file in a directory.
-type Watch struct {
+// watcher is a watcher of the file in a directory.
+type watcher struct {
 	*fsnotify.Watcher
 	dir, path string
 	look      *time.Ticker
 }
 
-// New returns a watcher of the file of this name in dir.
-func New(dir, name string) (*Watch, error) {
+// newWatcher returns one of the file of this name in dir.
+func newWatcher(dir, name string) (*watcher, error) {
 	w, err := fsnotify.NewWatcher()
 	if errors.Is(err, syscall.EMFILE) {
 		return nil, noWatch(err)
@@ -35,17 +35,17 @@ func New(dir, name string) (*Watch, error) {
 	if err := w.Add(dir); err != nil {
 		return nil, errors.Join(disk.Explain(err), w.Close())
 	}
-	return &Watch{Watcher: w, dir: dir, path: filepath.Join(dir, name), look: time.NewTicker(lookAgain)}, nil
+	return &watcher{Watcher: w, dir: dir, path: filepath.Join(dir, name), look: time.NewTicker(lookAgain)}, nil
 }
 
 // Close ends the watch.
-func (w *Watch) Close() error {
+func (w *watcher) Close() error {
 	w.look.Stop()
 	return w.Watcher.Close()
 }
 
 // Wait returns nil when the file may have changed.
-func (w *Watch) Wait(ctx context.Context) error {
+func (w *watcher) Wait(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():

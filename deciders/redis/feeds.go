@@ -1,5 +1,4 @@
-// Package lines keeps connections that subscribe, each for many feeds.
-package lines
+package redis
 
 import (
 	"context"
@@ -13,23 +12,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// AnswerTime is how long a feed waits for the server's answer: to its
+// answerTime is how long a feed waits for the server's answer: to its
 // subscription, and to a PING.
-const AnswerTime = 5 * time.Second
+const answerTime = 5 * time.Second
 
 // queued is how many messages wait for a feed's consumer; when more come, it reads.
 const queued = 64
 
-// Lines are the connections that feeds share: one for each server that their clients
-// lead to. The zero value is ready.
-type Lines struct {
+// Feeds lets the feeds of many elections share connections, one for each server that their clients
+// lead to. Give the same Feeds to the Options of all of them. The zero value is ready.
+type Feeds struct {
 	mu    sync.Mutex // guards all that is below, also in lines and their channels
 	lines map[redis.UniversalClient]*line
 }
 
 // line is one connection with subscriptions.
 type line struct {
-	feeds    *Lines
+	feeds    *Feeds
 	client   redis.UniversalClient
 	pubsub   *redis.PubSub
 	silence  time.Duration
@@ -54,25 +53,24 @@ type order struct {
 
 // channel is a channel that somebody subscribes to.
 type channel struct {
-	subscribers map[*Subscription]bool
+	subscribers map[*subscription]bool
 	turn        int           // which of the server's answers is for it
 	confirmed   chan struct{} // closed when that has come
 }
 
-// Subscription is one feed's.
-type Subscription struct {
+// subscription is one feed's.
+type subscription struct {
 	line   *line
 	name   string
 	texts  chan string
 	missed bool // one that did not fit into texts
-	closed bool
 }
 
-// Subscribe returns when the server has confirmed the subscription. It may take
+// subscribe returns when the server has confirmed the subscription. It may take
 // longer than ctx lasts.
-func (f *Lines) Subscribe(ctx context.Context, client redis.UniversalClient, name string, silence time.Duration) (*Subscription, error) {
+func (f *Feeds) subscribe(ctx context.Context, client redis.UniversalClient, name string, silence time.Duration) (*subscription, error) {
 	s, confirmed := f.join(client, name, silence)
-	timeout := time.NewTimer(AnswerTime)
+	timeout := time.NewTimer(answerTime)
 	defer timeout.Stop()
 	var err error
 	select {
@@ -81,17 +79,18 @@ func (f *Lines) Subscribe(ctx context.Context, client redis.UniversalClient, nam
 	case <-s.line.ctx.Done():
 		err = s.line.why()
 	case <-timeout.C:
-		err = fmt.Errorf("the server has not confirmed the subscription for %v", AnswerTime)
+		err = fmt.Errorf("the server has not confirmed the subscription for %v", answerTime)
 		s.line.fail(err)
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	return nil, errors.Join(err, s.Close())
+	s.close()
+	return nil, err
 }
 
 // join adds a subscription to the line to a server. It makes the line where there
 // is none, and asks for the channel if nobody has it yet.
-func (f *Lines) join(client redis.UniversalClient, name string, silence time.Duration) (s *Subscription, confirmed <-chan struct{}) {
+func (f *Feeds) join(client redis.UniversalClient, name string, silence time.Duration) (s *subscription, confirmed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var l *line
@@ -115,11 +114,11 @@ func (f *Lines) join(client redis.UniversalClient, name string, silence time.Dur
 	c := l.channels[name]
 	if c == nil {
 		l.asked[name]++
-		c = &channel{subscribers: map[*Subscription]bool{}, turn: l.asked[name], confirmed: make(chan struct{})}
+		c = &channel{subscribers: map[*subscription]bool{}, turn: l.asked[name], confirmed: make(chan struct{})}
 		l.channels[name] = c
 		l.send(l.pubsub.Subscribe, name)
 	}
-	s = &Subscription{line: l, name: name, texts: make(chan string, queued)}
+	s = &subscription{line: l, name: name, texts: make(chan string, queued)}
 	c.subscribers[s] = true
 	return s, c.confirmed
 }
@@ -146,7 +145,7 @@ func (l *line) send(tell func(context.Context, ...string) error, name string) {
 			next := l.orders[0]
 			l.orders = l.orders[1:]
 			l.feeds.mu.Unlock()
-			ctx, cancel := context.WithTimeout(l.ctx, AnswerTime)
+			ctx, cancel := context.WithTimeout(l.ctx, answerTime)
 			err := next.tell(ctx, next.name)
 			cancel()
 			if err != nil {
@@ -158,16 +157,10 @@ func (l *line) send(tell func(context.Context, ...string) error, name string) {
 	})
 }
 
-// Close ends the subscription, and the line with its goroutine if it was the
-// last. A second call does nothing.
-func (s *Subscription) Close() error {
+// close ends the subscription, and the line with its goroutine if it was the last.
+func (s *subscription) close() {
 	l, f := s.line, s.line.feeds
 	f.mu.Lock()
-	if s.closed {
-		f.mu.Unlock()
-		return nil
-	}
-	s.closed = true
 	c := l.channels[s.name]
 	delete(c.subscribers, s)
 	if len(c.subscribers) == 0 {
@@ -185,7 +178,6 @@ func (s *Subscription) Close() error {
 		_ = l.pubsub.Close() // it may be closed already
 		l.active.Wait()
 	}
-	return nil
 }
 
 // fail ends the line for all that use it. The first error stays.
@@ -218,12 +210,12 @@ func (l *line) why() error {
 func (l *line) receive() {
 	for {
 		m, err := l.pubsub.ReceiveTimeout(l.ctx, l.silence)
-		if TimedOut(err) {
+		if timedOut(err) {
 			if err = l.pubsub.Ping(l.ctx); err == nil {
-				m, err = l.pubsub.ReceiveTimeout(l.ctx, min(AnswerTime, l.silence))
+				m, err = l.pubsub.ReceiveTimeout(l.ctx, min(answerTime, l.silence))
 			}
-			if TimedOut(err) {
-				err = fmt.Errorf("the server has not answered a PING for %v: %w", min(AnswerTime, l.silence), err)
+			if timedOut(err) {
+				err = fmt.Errorf("the server has not answered a PING for %v: %w", min(answerTime, l.silence), err)
 			}
 		}
 		if err == nil {
@@ -236,8 +228,8 @@ func (l *line) receive() {
 	}
 }
 
-// TimedOut reports whether err is that the client gave the server no more time.
-func TimedOut(err error) bool {
+// timedOut reports whether err is that the client gave the server no more time.
+func timedOut(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
@@ -276,8 +268,8 @@ func (l *line) take(message any) error {
 	return nil
 }
 
-// Next returns the next message; an empty one if some were lost for want of room.
-func (s *Subscription) Next(ctx context.Context) (string, error) {
+// next returns the next message; an empty one if some were lost for want of room.
+func (s *subscription) next(ctx context.Context) (string, error) {
 	s.line.feeds.mu.Lock()
 	missed := s.missed
 	s.missed = false
