@@ -1,7 +1,6 @@
 package mongodb_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -123,48 +122,6 @@ func TestFalseSuccess(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A feed that tells of a write before the server commits it, and of none of its undoing,
-// makes nobody the leader.
-func TestToldBeforeCommit(t *testing.T) {
-	t.Parallel()
-	s := imitate(t)
-	d := web(t, s.uri()+"&retryWrites=false")
-	s.befall(&fault{early: true}, "findAndModify")
-	elected := make(chan leaderelection.ElectionNumber, 1)
-	told := make(chan struct{}, 100)
-	ctx, cancel := context.WithCancel(t.Context())
-	c, err := leaderelection.Config{
-		Decider: d, LeaderID: "a", TermLength: 4 * time.Second, MaxClockSkew: 100 * time.Millisecond,
-		OnElected: func(_ context.Context, v *leaderelection.TimeView) { elected <- v.ElectionNumber() },
-		Trace: &leaderelection.Trace{News: func(e leaderelection.RaceEntry) {
-			if e.LeaderID == "a" {
-				told <- struct{}{}
-			}
-		}},
-	}.Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { cancel(); _ = c.Wait() }()
-	select {
-	case <-told:
-	case n := <-elected:
-		t.Fatalf("elected %d before the feed has told of it", n)
-	case <-time.After(30 * time.Second):
-		t.Fatal("the feed tells of nothing: nothing was shown")
-	}
-	select {
-	case n := <-elected:
-		t.Errorf("elected %d by a feed that tells of what was not committed", n)
-	case <-time.After(2 * time.Second):
-	}
-	if c.View().ValueInFuture() {
-		t.Error("the view is in the future")
-	}
-	s.inject(nil)
-	<-elected
 }
 
 func TestNoName(t *testing.T) {

@@ -125,7 +125,6 @@ type fault struct {
 	cutLate bool   // the connection is cut when it has been done, before the answer
 	hang    bool   // it is done, and not answered
 	concern bool   // it is done, and answered with a write concern error
-	early   bool   // it is told of, as by servers that do so before they commit, undone, and not answered
 	lie     bson.D // it does nothing, and this is the answer
 }
 
@@ -435,12 +434,8 @@ func (s *imitation) handle(ctx context.Context, r *request) (answer bson.D, more
 	case f.lie != nil:
 		return f.lie, true
 	}
-	before := maps.Clone(s.docs[collection])
 	answer = s.command(ctx, name, r)
 	switch {
-	case f.early:
-		s.docs[collection] = before
-		return nil, true
 	case f.cutLate:
 		return nil, false
 	case f.hang:
