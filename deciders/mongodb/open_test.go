@@ -3,8 +3,6 @@ package mongodb_test
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -37,36 +35,10 @@ func TestOpen(t *testing.T) {
 
 // The files of TLS are read for each connection.
 func TestRenewedFiles(t *testing.T) {
-	ca, other := feedtest.NewAuthority(t, "server", "client"), feedtest.NewAuthority(t)
+	ca := feedtest.NewAuthority(t, "server", "client")
 	s := imitateTLS(t, ca.ServerTLS("server"))
-	file := filepath.Join(t.TempDir(), "ca.pem")
-	put := func(from string) {
-		content, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	put(other.Path("ca.pem"))
-	d := store.Opened(t, s.at("&serverSelectionTimeoutMS=300&heartbeatFrequencyMS=500&tls_ca="+file+
-		"&tls_cert="+ca.Path("client.pem")+"&tls_key="+ca.Path("client.key")))
-	// The driver does not always say why it gave a connection up: ask again after any other error.
-	ctx := storetest.Within(t, 5*time.Minute)
-	_, err := d.ReadCurrent(ctx)
-	for err != nil && ctx.Err() == nil && !strings.Contains(err.Error(), "certificate") {
-		_, err = d.ReadCurrent(ctx)
-	}
-	if err == nil || ctx.Err() != nil {
-		t.Fatalf("a server of another authority: %v", err)
-	}
-	put(ca.Path("ca.pem"))
-	for err != nil {
-		if _, err = d.ReadCurrent(ctx); ctx.Err() != nil {
-			t.Fatal(err)
-		}
-	}
+	d := store.Opened(t, s.at("&heartbeatFrequencyMS=500&"+storetest.TLS(ca, "client")))
+	storetest.Renewed(t, d, ca, func() { s.Refuse(); s.Heal() })
 }
 
 func TestOpenRefuses(t *testing.T) {
@@ -171,13 +143,13 @@ func TestTLS(t *testing.T) {
 	ca, other := feedtest.NewAuthority(t, "server", "client"), feedtest.NewAuthority(t, "client")
 	server := stores.FerretDB(t, "-tls-cert", ca.Path("server.pem"), "-tls-key", ca.Path("server.key"), "-tls-ca", ca.Path("ca.pem"))
 	at := strings.TrimSuffix(server.URI, "/") + "/ops/elections/web?serverSelectionTimeoutMS=5000"
-	authority, own := "&tls_ca="+ca.Path("ca.pem"), "&tls_cert="+ca.Path("client.pem")+"&tls_key="+ca.Path("client.key")
-	d := store.Opened(t, at+"&tls=true"+authority+own)
+	d := store.Opened(t, at+"&"+storetest.TLS(ca, "client"))
 	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
 	feedtest.Reads(t, d, 1)
+	own := "&tls=true&tls_cert=" + ca.Path("client.pem") + "&tls_key=" + ca.Path("client.key")
 	for what, c := range map[string]struct{ parameters, word string }{
-		"an authority that the system does not know": {"&tls=true" + own, "tls_ca"},
-		"another's authority":                        {"&tls=true&tls_ca=" + other.Path("ca.pem") + own, "tls_ca"},
+		"an authority that the system does not know": {own, "tls_ca"},
+		"another's authority":                        {own + "&tls_ca=" + other.Path("ca.pem"), "tls_ca"},
 	} {
 		begin := time.Now()
 		feedtest.Permanent(t, feedtest.ReadError(t, store.Opened(t, at+c.parameters)), c.word, "ops.elections")
@@ -186,8 +158,8 @@ func TestTLS(t *testing.T) {
 		}
 	}
 	for what, parameters := range map[string]string{
-		"no certificate of one's own": "&tls=true" + authority,
-		"another's certificate":       "&tls=true" + authority + "&tls_cert=" + other.Path("client.pem") + "&tls_key=" + other.Path("client.key"),
+		"no certificate of one's own": "&" + storetest.TLS(ca, ""),
+		"another's certificate":       "&tls_ca=" + ca.Path("ca.pem") + "&tls_cert=" + other.Path("client.pem") + "&tls_key=" + other.Path("client.key"),
 		"no TLS":                      "",
 	} {
 		// Mostly the driver only says that the connection was closed.

@@ -176,13 +176,8 @@ func TestServersThatAreNoUse(t *testing.T) {
 func TestRenewedCertificates(t *testing.T) {
 	ca := feedtest.NewAuthority(t, "server", "client")
 	s := imitateTLS(t, ca.ServerTLS("server"))
-	d := store.Opened(t, "rethinkdb://"+s.Addr+"/ops/elections/web?tls_ca="+ca.Path("ca.pem")+"&tls_cert="+ca.Path("client.pem")+"&tls_key="+ca.Path("client.key"))
-	feedtest.Write(t, d, 1, nil)
-	s.Refuse()
-	ca.Renew()
-	s.Heal()
-	eventually(t, d, 1)
-	feedtest.Number(t, feedtest.Follow(t, d), 1)
+	d := store.Opened(t, store.At(s.Addr, "web")+"?"+storetest.TLS(ca, "client"))
+	storetest.Renewed(t, d, ca, func() { s.Refuse(); s.Heal() })
 }
 
 // A decider that was closed says so.
