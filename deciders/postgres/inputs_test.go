@@ -165,7 +165,11 @@ func TestSeveralHosts(t *testing.T) {
 	primary := stores.Postgres(t)
 	standby := stores.PostgresStandby(t, primary)
 	both := standby.Addr + "," + primary.Addr
-	feedtest.Write(t, opened(t, both, ""), 1, nil)
+	d := opened(t, both, "")
+	feedtest.Write(t, d, 1, nil)
+	if s := d.String(); !strings.Contains(s, both) {
+		t.Error(s)
+	}
 	feedtest.Passing(t, feedtest.WriteError(t, opened(t, both, "&target_session_attrs=any"), 2, nil), "connect to the primary")
 }
 
@@ -334,11 +338,7 @@ func TestAccess(t *testing.T) {
 	exec(t, p, `ALTER DEFAULT PRIVILEGES FOR ROLE app GRANT ALL ON TABLES TO candidate`)
 	p.Close()
 	for _, name := range []string{"server.pem", "server.key", "ca.pem"} {
-		content, err := os.ReadFile(ca.Path(name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		server.Give(t, name, content)
+		server.Give(t, name, content(t, ca.Path(name)))
 	}
 	server.Set("listen_addresses=127.0.0.1,127.0.0.2", "ssl=on", "ssl_cert_file=server.pem", "ssl_key_file=server.key", "ssl_ca_file=ca.pem", "password_encryption=scram-sha-256")
 	server.HBA(t, "hostssl all candidate 127.0.0.1/32 cert", "hostssl all all 127.0.0.1/32 scram-sha-256")
@@ -364,10 +364,10 @@ func TestAccess(t *testing.T) {
 
 	// The authority's certificate may be renewed: the file is read for each connection.
 	renewed := filepath.Join(t.TempDir(), "ca.pem")
-	copyFile(t, other.Path("ca.pem"), renewed)
+	write(t, renewed, content(t, other.Path("ca.pem")))
 	late := pg.Opened(t, at("app:secret", "&tls_ca="+renewed))
 	feedtest.Refuses(t, late, "certificate", "tls_ca")
-	copyFile(t, ca.Path("ca.pem"), renewed)
+	write(t, renewed, content(t, ca.Path("ca.pem")))
 	feedtest.Reads(t, late, 2)
 
 	for address, words := range map[string][]string{
@@ -388,13 +388,18 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-func copyFile(t *testing.T, from, to string) {
+func content(t *testing.T, file string) []byte {
 	t.Helper()
-	content, err := os.ReadFile(from)
+	c, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(to, content, 0o600); err != nil {
+	return c
+}
+
+func write(t *testing.T, file string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -489,9 +494,7 @@ func TestRenewedPasswords(t *testing.T) {
 		exec(t, p, `ALTER ROLE app PASSWORD '`+password+`'`)
 		line := fmt.Sprintf("%s:%s:*:app:%s\n", host, port, password)
 		for file, text := range map[string]string{env: line, passfile: line, service: "[ours]\nuser=app\npassword=" + password + "\n"} {
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			write(t, file, []byte(text))
 		}
 	}
 	renew("first")

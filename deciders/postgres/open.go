@@ -18,7 +18,6 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/commit"
-	naming "github.com/c8e606e4/leaderelection/deciders/postgres/internal/table"
 	"github.com/c8e606e4/leaderelection/internal/clients"
 )
 
@@ -87,7 +86,7 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	election, table := p.String("election"), cmp.Or(p.String("table"), "leaderelection")
 	if election == "" {
 		p.Wrong("it lacks the parameter election: add ?election=name")
-	} else if err := naming.Check(table, election); err != nil {
+	} else if err := checkNames(table, election); err != nil {
 		p.Wrong("%w", err)
 	}
 	opts, listen := options(p)
