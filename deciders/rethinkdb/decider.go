@@ -446,15 +446,12 @@ func is[E error](err error) bool {
 	return errors.As(err, &e)
 }
 
-// said is an error's text without the query, which the driver adds to it, and in which
+// brief is an error without the query, which the driver adds to its text, and in which
 // there is all that the candidate writes.
-func said(err error) string {
-	text, _, _ := strings.Cut(err.Error(), " in:\n")
-	return text
-}
-
-// brief is an error that says no more than said.
 type brief struct{ error }
 
-func (b brief) Error() string { return said(b.error) }
+func (b brief) Error() string {
+	text, _, _ := strings.Cut(b.error.Error(), " in:\n")
+	return text
+}
 func (b brief) Unwrap() error { return b.error }
