@@ -124,8 +124,12 @@ func TestFalseSuccess(t *testing.T) {
 	}
 }
 
-func TestNoName(t *testing.T) {
-	feedtest.Refuses(t, decider(t, "mongodb://127.0.0.1:1", "", nil), "name")
+// An election without a name, and a bare number, which counts nanoseconds: nobody means so few.
+func TestBadOptions(t *testing.T) {
+	const uri = "mongodb://127.0.0.1:1"
+	feedtest.Refuses(t, decider(t, uri, "", nil), "name")
+	feedtest.Refuses(t, decider(t, uri, "one", &mongodb.Options{FeedWait: 10}), "nanoseconds")
+	feedtest.Refuses(t, decider(t, uri, "one", &mongodb.Options{Announcements: collection}), "Announcements", "record")
 }
 
 // With no server, or one that does not answer, every call returns when its ctx ends.
@@ -152,12 +156,6 @@ func TestDisconnectedClient(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Errorf("Close of a decider that owns nothing: %v", err)
 	}
-}
-
-// A bare number counts nanoseconds: nobody means so few.
-func TestBareNumbers(t *testing.T) {
-	d := decider(t, "mongodb://127.0.0.1:1", "one", &mongodb.Options{FeedWait: 10})
-	feedtest.Refuses(t, d, "nanoseconds")
 }
 
 // config is a replica set's: a letter for each member. V votes and has data, H is hidden,
