@@ -144,20 +144,6 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-func TestDisconnectedClient(t *testing.T) {
-	c := client(t, imitate(t).uri())
-	d := mongodb.NewDecider(c, database, collection, "web", nil)
-	feedtest.Read(t, d)
-	if err := c.Disconnect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	_, err := d.ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, "disconnected")
-	if err := d.Close(); err != nil {
-		t.Errorf("Close of a decider that owns nothing: %v", err)
-	}
-}
-
 // config is a replica set's: a letter for each member. V votes and has data, H is hidden,
 // A is an arbiter, N has data and no vote.
 func config(members string, more ...any) bson.D {
