@@ -108,7 +108,7 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 type listener struct {
 	d       *Decider
 	ear     *ear.Ear
-	inbox   *ear.Inbox
+	inbox   ear.Inbox
 	hello   string
 	channel string // the row's, empty if there is none
 }
@@ -140,7 +140,7 @@ func (l *listener) begin(ctx context.Context) error {
 	defer patience.Stop()
 	for {
 		select {
-		case n := <-*l.inbox:
+		case n := <-l.inbox:
 			if n == nil || n.Payload == word { // what is left out was heard, too
 				l.d.b.deaf.Store(0)
 				return nil
@@ -203,7 +203,7 @@ func (l *listener) next(ctx context.Context) (*leaderelection.RaceEntry, error) 
 	silence := time.NewTimer(l.d.b.opts.FeedSilence)
 	defer silence.Stop()
 	select {
-	case n := <-*l.inbox:
+	case n := <-l.inbox:
 		if e := l.pushed(n); e != nil {
 			return e, nil
 		}
