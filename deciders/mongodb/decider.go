@@ -8,19 +8,15 @@
 //
 // # What it was tried on
 //
-// It was tried on:
-//
-//   - MongoDB 4.4, by hand, as one server and as a replica set of three: the whole suite, and whole
-//     elections while servers, links and clocks failed (docs/reliability.md). What these servers showed to
-//     be wrong has been repaired since, on the imitation.
-//   - An imitation of a replica set that speaks MongoDB's protocol and runs in the tests: all of this
-//     package, with the real driver.
+//   - MongoDB 4.4, by hand, as one server and as a replica set of three, while servers, links and clocks
+//     failed (docs/reliability.md). What was wrong has been repaired since, on the imitation.
+//   - An imitation of a replica set that speaks MongoDB's protocol and runs in the tests, with the real
+//     driver.
 //   - FerretDB 1.24 (SQLite): reading, writing and whole elections. Its updates are not atomic
 //     under concurrent clients, so its commands were passed on one at a time. Do not use it for
 //     elections.
 //
-// To run the whole suite on a server of yours, set LEADERELECTION_TEST_MONGODB_URI to a replica set's
-// URI and use go test.
+// LEADERELECTION_TEST_MONGODB_URI has go test run the suite on a replica set of yours, too.
 //
 // # What is written where
 //

@@ -1,7 +1,6 @@
 package mongodb_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -9,25 +8,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/mongodb"
-	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
-
-func TestConformance(t *testing.T) {
-	t.Run("FerretDB", func(t *testing.T) {
-		decidertest.Run(t, withoutFeed(elections(stores.FerretDB(t).URI, nil)), nil)
-	})
-	t.Run("imitation", func(t *testing.T) {
-		decidertest.Run(t, elections(imitate(t).uri(), nil), nil)
-	})
-	if mongod != "" {
-		t.Run("mongod", func(t *testing.T) {
-			decidertest.Run(t, elections(mongod, nil), nil)
-		})
-	}
-}
 
 // A document that is none of ours is reported, and left alone.
 func TestForeignDocumentIsLeftAlone(t *testing.T) {
@@ -43,7 +26,7 @@ func TestForeignDocumentIsLeftAlone(t *testing.T) {
 		"date of another kind": {"_id": "web", "version": bson.NewObjectID(), "record": `{}`, "written": "today"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.set(collection, "web", doc)
+			s.set(doc)
 			before := s.docs[collection]["web"].String()
 			feedtest.Foreign(t, d, "leaderelection_test.elections", `"web"`)
 			if after := s.docs[collection]["web"].String(); after != before {
@@ -57,13 +40,10 @@ func TestForeignDocumentIsLeftAlone(t *testing.T) {
 func TestOtherFieldsAreLeftAlone(t *testing.T) {
 	s, d := imitated(t)
 	token := feedtest.Write(t, d, 1, nil)
-	s.touch(collection, "web", "note", "ours")
+	s.touch("web", "note", "ours")
 	token = feedtest.Write(t, d, 2, token)
 	if note := s.docs[collection]["web"].Lookup("note").StringValue(); note != "ours" {
 		t.Errorf("note is %q", note)
-	}
-	if age := time.Since(token.CommitTS()); age.Abs() > time.Minute {
-		t.Errorf("CommitTS is %v ago", age)
 	}
 	if ts := feedtest.Read(t, d).Token.CommitTS(); !ts.Equal(token.CommitTS()) {
 		t.Errorf("CommitTS read %v, written %v", ts, token.CommitTS())
@@ -80,16 +60,9 @@ func TestServerErrors(t *testing.T) {
 		8000: "quota", 148: "enableMajorityReadConcern", 11000: "index",
 		50: "", 11600: "", 189: "", 64: "", 202: "", // pass
 	} {
-		s.inject(func(c string) *fault {
-			if c == "find" || c == "findAndModify" || c == "aggregate" {
-				return &fault{code: code, text: "as injected"}
-			}
-			return nil
-		})
-		_, err1 := d.ReadCurrent(t.Context())
-		_, err2 := d.WriteEntry(t.Context(), feedtest.State(2, token))
-		err3 := feedtest.Next(t, feedtest.Follow(t, d)).Err
-		for _, err := range []error{err1, err2, err3} {
+		s.befall(&fault{code: code, text: "as injected"}, "find", "findAndModify", "aggregate")
+		feed := feedtest.Next(t, feedtest.Follow(t, d)).Err
+		for _, err := range []error{feedtest.ReadError(t, d), feedtest.WriteError(t, d, 2, token), feed} {
 			switch {
 			case err == nil, errors.Is(err, leaderelection.ErrLostRace):
 				t.Errorf("code %d: %v", code, err)
@@ -111,26 +84,17 @@ func TestServerErrors(t *testing.T) {
 // one whose answer was lost; neither is a lost race.
 func TestOpenQuestions(t *testing.T) {
 	s := imitate(t)
-	c := client(t, s.uri()+"&retryWrites=false")
-	d := mongodb.NewDecider(c, database, collection, "web", nil)
+	d := web(t, s.uri()+"&retryWrites=false")
 	for i, f := range []*fault{{concern: true}, {cutLate: true}} {
 		for _, create := range []bool{true, false} {
-			s.set(collection, "web", nil)
+			s.set(nil)
 			var token leaderelection.LeaderToken
 			if !create {
 				token = feedtest.Write(t, d, 1, nil)
 			}
-			s.inject(func(c string) *fault {
-				if c == "insert" || c == "findAndModify" {
-					return f
-				}
-				return nil
-			})
-			got, err := d.WriteEntry(t.Context(), feedtest.State(2, token))
+			s.befall(f, "findAndModify")
+			feedtest.Passing(t, feedtest.WriteError(t, d, 2, token))
 			s.inject(nil)
-			if err == nil || got != nil || errors.Is(err, leaderelection.ErrLostRace) || errors.Is(err, leaderelection.ErrPermanent) {
-				t.Errorf("fault %d, create %v: %v, %v", i, create, got, err)
-			}
 			if e := feedtest.Read(t, d); e.ElectionNumber != 2 {
 				t.Errorf("fault %d, create %v: read %+v", i, create, e)
 			}
@@ -141,95 +105,31 @@ func TestOpenQuestions(t *testing.T) {
 // An answer that does not show the document as it was to be written is no success.
 func TestFalseSuccess(t *testing.T) {
 	s, d := imitated(t)
-	other := bson.D{{Key: "_id", Value: "web"}, {Key: "version", Value: bson.NewObjectID()}, {Key: "record", Value: "{}"}}
 	for _, create := range []bool{true, false} {
 		s.inject(nil)
-		s.set(collection, "web", nil)
+		s.set(nil)
 		var token leaderelection.LeaderToken
 		if !create {
 			token = feedtest.Write(t, d, 1, nil)
 		}
 		for name, value := range map[string]bson.D{
-			"no value": {}, "nothing": {{Key: "value", Value: nil}}, "an empty document": {{Key: "value", Value: bson.D{}}}, "another document": {{Key: "value", Value: other}},
+			"no value": nil, "nothing": doc("value", nil), "an empty document": doc("value", bson.D{}),
+			"another document": doc("value", doc("_id", "web", "version", bson.NewObjectID(), "record", "{}")),
 		} {
-			s.inject(func(c string) *fault {
-				if c != "findAndModify" {
-					return nil
-				}
-				return &fault{lie: append(bson.D{{Key: "ok", Value: 1}, {Key: "n", Value: 1}}, value...)}
-			})
-			if got, err := d.WriteEntry(t.Context(), feedtest.State(2, token)); err == nil {
-				t.Errorf("%s, create %v: taken for a success: %v", name, create, got)
+			s.befall(&fault{lie: append(doc("ok", 1, "n", 1), value...)}, "findAndModify")
+			if err := feedtest.WriteError(t, d, 2, token); err == nil {
+				t.Errorf("%s, create %v: taken for a success", name, create)
 			}
 		}
 	}
 }
 
-// A feed that tells of a write before the server commits it, and of none of its undoing,
-// makes nobody the leader.
-func TestToldBeforeCommit(t *testing.T) {
-	t.Parallel()
-	s := imitate(t)
-	d := web(t, s.uri()+"&retryWrites=false")
-	s.inject(func(c string) *fault { return &fault{early: c == "findAndModify"} })
-	elected := make(chan leaderelection.ElectionNumber, 1)
-	told := make(chan struct{}, 100)
-	ctx, cancel := context.WithCancel(t.Context())
-	c, err := leaderelection.Config{
-		Decider: d, LeaderID: "a", TermLength: 4 * time.Second, MaxClockSkew: 100 * time.Millisecond,
-		OnElected: func(_ context.Context, v *leaderelection.TimeView) { elected <- v.ElectionNumber() },
-		Trace: &leaderelection.Trace{News: func(e leaderelection.RaceEntry) {
-			if e.LeaderID == "a" {
-				told <- struct{}{}
-			}
-		}},
-	}.Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { cancel(); _ = c.Wait() }()
-	select {
-	case <-told:
-	case n := <-elected:
-		t.Fatalf("elected %d before the feed has told of it", n)
-	case <-time.After(30 * time.Second):
-		t.Fatal("the feed tells of nothing: nothing was shown")
-	}
-	select {
-	case n := <-elected:
-		t.Errorf("elected %d by a feed that tells of what was not committed", n)
-	case <-time.After(2 * time.Second):
-	}
-	if c.View().ValueInFuture() {
-		t.Error("the view is in the future")
-	}
-	s.inject(nil)
-	<-elected
-}
-
-// With retryable writes, which are the driver's default, a lost answer is asked for
-// again, and is what it was.
-func TestRetryableWrites(t *testing.T) {
-	s, d := imitated(t)
-	lose := func() {
-		once := true
-		s.inject(func(c string) *fault {
-			if once && (c == "insert" || c == "findAndModify") {
-				once = false
-				return &fault{cutLate: true}
-			}
-			return nil
-		})
-	}
-	lose()
-	token := feedtest.Write(t, d, 1, nil)
-	lose()
-	feedtest.Write(t, d, 2, token)
-	feedtest.Reads(t, d, 2)
-}
-
-func TestNoName(t *testing.T) {
-	feedtest.Refuses(t, mongodb.NewDecider(client(t, "mongodb://127.0.0.1:1"), database, collection, "", nil), "name")
+// An election without a name, and a bare number, which counts nanoseconds: nobody means so few.
+func TestBadOptions(t *testing.T) {
+	const uri = "mongodb://127.0.0.1:1"
+	feedtest.Refuses(t, decider(t, uri, "", nil), "name")
+	feedtest.Refuses(t, decider(t, uri, "one", &mongodb.Options{FeedWait: 10}), "nanoseconds")
+	feedtest.Refuses(t, decider(t, uri, "one", &mongodb.Options{Announcements: collection}), "Announcements", "record")
 }
 
 // With no server, or one that does not answer, every call returns when its ctx ends.
@@ -244,38 +144,18 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-func TestDisconnectedClient(t *testing.T) {
-	c := client(t, imitate(t).uri())
-	d := mongodb.NewDecider(c, database, collection, "web", nil)
-	feedtest.Read(t, d)
-	if err := c.Disconnect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	_, err := d.ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, "disconnected")
-	if err := d.Close(); err != nil {
-		t.Errorf("Close of a decider that owns nothing: %v", err)
-	}
-}
-
-// A bare number counts nanoseconds: nobody means so few.
-func TestBareNumbers(t *testing.T) {
-	d := mongodb.NewDecider(client(t, "mongodb://127.0.0.1:1"), database, collection, "one", &mongodb.Options{FeedWait: 10})
-	feedtest.Refuses(t, d, "nanoseconds")
-}
-
 // config is a replica set's: a letter for each member. V votes and has data, H is hidden,
 // A is an arbiter, N has data and no vote.
-func config(members string, more ...bson.E) bson.D {
+func config(members string, more ...any) bson.D {
 	list := bson.A{}
 	for i, kind := range members {
 		votes := int32(1)
 		if kind == 'N' {
 			votes = 0
 		}
-		list = append(list, bson.D{{Key: "_id", Value: i}, {Key: "votes", Value: votes}, {Key: "arbiterOnly", Value: kind == 'A'}, {Key: "hidden", Value: kind == 'H'}})
+		list = append(list, doc("_id", i, "votes", votes, "arbiterOnly", kind == 'A', "hidden", kind == 'H'))
 	}
-	return append(bson.D{{Key: "_id", Value: "rs0"}, {Key: "members", Value: list}}, more...)
+	return append(doc("_id", "rs0", "members", list), doc(more...)...)
 }
 
 // What a replica set's configuration says is warned of if it may lose a confirmed write,
@@ -285,7 +165,7 @@ func TestDurability(t *testing.T) {
 		config bson.D
 		want   []string
 	}{
-		"three":              {config("VVV", bson.E{Key: "writeConcernMajorityJournalDefault", Value: true}), nil},
+		"three":              {config("VVV", "writeConcernMajorityJournalDefault", true), nil},
 		"one hidden":         {config("VVH"), nil},
 		"five, two arbiters": {config("VVVAA"), []string{"3 voting members with data", "when 3 have it"}},
 		"one":                {config("V"), []string{"one voting member with data", "three members"}},
@@ -293,12 +173,12 @@ func TestDurability(t *testing.T) {
 		"two":                {config("VV"), []string{"2 voting members with data", "when 2 have it", "nobody can lead while one"}},
 		"an arbiter":         {config("VVA"), []string{"2 voting members with data", "when 2 have it"}},
 		"two arbiters":       {config("VVAA"), []string{"2 voting members with data", "when 2 have it"}},
-		"in memory":          {config("VVV", bson.E{Key: "writeConcernMajorityJournalDefault", Value: false}), []string{"writeConcernMajorityJournalDefault is false", "keep a journal"}},
+		"in memory":          {config("VVV", "writeConcernMajorityJournalDefault", false), []string{"writeConcernMajorityJournalDefault is false", "keep a journal"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := imitate(t)
 			s.config = c.config
-			feedtest.Examines(t, mongodb.NewDecider(client(t, s.uri()), database, collection, "e", nil), c.want...)
+			feedtest.Examines(t, decider(t, s.uri(), "e", nil), c.want...)
 		})
 	}
 }
@@ -310,37 +190,33 @@ func TestDurabilityRefused(t *testing.T) {
 		want []string
 	}{
 		"one":        {nil, []string{"one voting member with data"}},
-		"passives":   {bson.D{{Key: "passives", Value: bson.A{"127.0.0.1:1", "127.0.0.1:2"}}}, nil},
-		"an arbiter": {bson.D{{Key: "passives", Value: bson.A{"127.0.0.1:1"}}, {Key: "arbiters", Value: bson.A{"127.0.0.1:2"}}}, []string{"2 voting members with data", "when 2 have it"}},
+		"passives":   {doc("passives", bson.A{"127.0.0.1:1", "127.0.0.1:2"}), nil},
+		"an arbiter": {doc("passives", bson.A{"127.0.0.1:1"}, "arbiters", bson.A{"127.0.0.1:2"}), []string{"2 voting members with data", "when 2 have it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := imitate(t)
 			s.said = c.said
-			uri := "mongodb://" + s.addr + "/?directConnection=true" // not to the others, which are not there
-			w, err := mongodb.NewDecider(client(t, uri), database, collection, "e", nil).Durability(t.Context())
+			w, err := store.Opened(t, store.At(s.Addr, "e")).Durability(t.Context()) // not by the others, which are not there
 			feedtest.Warns(t, w, c.want...)
 			feedtest.Passing(t, err, `"e"`, "replSetGetConfig", "clusterMonitor", "not authorized")
 		})
 	}
 	s := imitate(t)
 	s.config = config("")
-	_, err := mongodb.NewDecider(client(t, s.uri()), database, collection, "e", nil).Durability(t.Context())
+	_, err := decider(t, s.uri(), "e", nil).Durability(t.Context())
 	feedtest.Passing(t, err, "names no members")
 	s.inject(func(string) *fault { return &fault{cut: true} })
-	_, err = mongodb.NewDecider(client(t, "mongodb://"+s.addr+"/?serverSelectionTimeoutMS=100"), database, collection, "e", nil).Durability(t.Context())
+	_, err = decider(t, "mongodb://"+s.Addr+"/?serverSelectionTimeoutMS=100", "e", nil).Durability(t.Context())
 	feedtest.Passing(t, err, "examining the server of", `"e"`)
 }
 
 // A server by itself, which is what FerretDB says that it is, is warned of. Mongos tells
 // nothing of its shards, and that is said.
 func TestDurabilityOutsideReplicaSets(t *testing.T) {
-	s := imitate(t)
-	s.standalone = true
-	d := mongodb.NewDecider(client(t, "mongodb://"+s.addr), database, collection, "e", nil)
+	s := alone(t)
+	d := decider(t, s.uri(), "e", nil)
 	feedtest.Examines(t, d, "not a member of a replica set", "candidates poll", "three members")
-	s.mu.Lock()
-	s.said = bson.D{{Key: "msg", Value: "isdbgrid"}}
-	s.mu.Unlock()
+	s.with(func() { s.said = doc("msg", "isdbgrid") })
 	w, err := d.Durability(t.Context())
 	feedtest.Warns(t, w)
 	feedtest.Passing(t, err, "mongos", "shards", `"e"`)

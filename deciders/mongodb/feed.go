@@ -155,17 +155,22 @@ func (d *Decider) changed(ctx context.Context, ev *changeEvent) (*leaderelection
 	case "insert", "replace":
 		return d.entry(ev.Document)
 	case "update":
-		fields := ev.Update.Fields
-		if _, err := fields.LookupErr("record"); err == nil {
-			if _, err := fields.LookupErr("version"); err == nil {
-				return d.entry(fields)
-			}
+		if set := ev.Update.Fields; !set.Lookup("record").IsZero() && !set.Lookup("version").IsZero() {
+			return d.entry(set)
 		}
-		return d.ReadCurrent(ctx)
 	case "delete":
 		return &leaderelection.RaceEntry{Token: version{}}, nil
 	}
 	return d.ReadCurrent(ctx)
+}
+
+// withoutStreams are the codes by which servers refuse a change stream of any kind.
+var withoutStreams = []int{
+	40573, // a standalone mongod
+	40324, // no such stage
+	59,    // no such command
+	115,   // not supported (by a database that speaks MongoDB's protocol)
+	238,   // not implemented (FerretDB)
 }
 
 // noStreams reports whether err says that the server has no change streams at all.
@@ -173,17 +178,7 @@ func noStreams(err error) bool {
 	if err != nil && strings.Contains(err.Error(), "does not support sessions") { // the driver's words
 		return true
 	}
-	return slices.ContainsFunc(mongo.ErrorCodes(err), func(code int) bool {
-		switch code {
-		case 40573, // a standalone mongod
-			40324, // no such stage
-			59,    // no such command
-			115,   // not supported (by a database that speaks MongoDB's protocol)
-			238:   // not implemented (FerretDB)
-			return true
-		}
-		return false
-	})
+	return slices.ContainsFunc(mongo.ErrorCodes(err), func(code int) bool { return slices.Contains(withoutStreams, code) })
 }
 
 // awaitProbe waits until it is time to ask for change streams (again), and says

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xdg-go/scram"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/c8e606e4/leaderelection/deciders/mongodb"
@@ -23,43 +25,46 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
 )
 
-// imitation is a replica set of one member that speaks MongoDB's wire protocol to the
+// imitation is a replica set of one member, behind a relay, that speaks MongoDB's wire protocol to the
 // real driver and understands the commands of this package, and no others. It keeps
 // its documents in memory. It does what MongoDB's manual says, and what mongod 4.4 was seen to do:
 // tests of the faults that it showed say so.
 type imitation struct {
-	t    testing.TB
-	addr string
-	ctx  context.Context
-	kill context.CancelFunc
+	*stores.Relay
+	t testing.TB
 
 	mu          sync.Mutex
-	l           net.Listener
-	tls         *tls.Config // nil: plain TCP
-	conns       map[net.Conn]bool
 	password    string // of the user app; empty: clients need not log in
 	standalone  bool   // no replica set: no change streams
 	sessionless bool   // it knows no sessions, as some that only speak the protocol
 	said        bson.D // what it adds to hello
 	config      bson.D // of the replica set; nil: it refuses to tell
-	docs        map[string]map[any]bson.Raw
+	docs        map[string]map[string]bson.Raw
 	capped      map[string][]bson.Raw // by collection, in natural order
 	events      []bson.D              // the oplog, as change events
 	majority    *snapshot             // what a majority has, or a standalone's journal, if that is held up
 	waiting     int                   // writes that wait for the majority or the journal
-	secondary   bool                  // it is one, though the set's only member
-	folds       bool                  // the collation of its collections ignores case
-	unique      string                // a field, besides _id, of which no two documents may have the same value
+	crashes     int
+	secondary   bool   // it is one, though the set's only member
+	folds       bool   // the collation of its collections ignores case
+	unique      string // a field, besides _id, of which no two documents may have the same value
 	cursors     map[int64]*cursor
-	replies     map[string]bson.D          // of retryable writes, by session and number
 	commands    map[string][]time.Duration // all there were: the maxTimeMS of each
 	more        chan struct{}              // closed by the next event
 	fault       func(command string) *fault
 }
 
+// doc is a document of these keys and values, by turns.
+func doc(keysAndValues ...any) (d bson.D) {
+	for i := 0; i < len(keysAndValues); i += 2 {
+		d = append(d, bson.E{Key: keysAndValues[i].(string), Value: keysAndValues[i+1]})
+	}
+	return d
+}
+
 // snapshot is what there was at a time.
 type snapshot struct {
-	docs   map[string]map[any]bson.Raw
+	docs   map[string]map[string]bson.Raw
 	events int // how many had been
 }
 
@@ -67,7 +72,7 @@ type snapshot struct {
 func (s *imitation) hold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.majority = &snapshot{map[string]map[any]bson.Raw{}, len(s.events)}
+	s.majority = &snapshot{map[string]map[string]bson.Raw{}, len(s.events)}
 	for coll, docs := range s.docs {
 		s.majority.docs[coll] = maps.Clone(docs)
 	}
@@ -82,13 +87,13 @@ func (s *imitation) release() {
 
 // crash undoes what the journal does not have.
 func (s *imitation) crash() {
+	s.Refuse()
 	s.mu.Lock()
-	s.docs, s.events = s.majority.docs, s.events[:s.majority.events]
+	s.docs, s.events, s.majority = s.majority.docs, s.events[:s.majority.events], nil
+	s.crashes++
+	s.wake()
 	s.mu.Unlock()
-	addr := s.addr
-	s.stop()
-	s.release()
-	s.start(addr)
+	s.Heal()
 }
 
 // awaitWaiting waits until that many writes wait for the majority.
@@ -101,6 +106,17 @@ func (s *imitation) awaitWaiting(want int) {
 	})
 }
 
+// givenUp is the error of a call that is given up when so many writes wait for the majority.
+func (s *imitation) givenUp(waiting int, call func(ctx context.Context) error) error {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	failed := make(chan error, 1)
+	go func() { failed <- call(ctx) }()
+	s.awaitWaiting(waiting)
+	cancel()
+	return <-failed
+}
+
 // fault is what befalls a command.
 type fault struct {
 	code    int32  // it is answered with this error, and does nothing
@@ -109,7 +125,6 @@ type fault struct {
 	cutLate bool   // the connection is cut when it has been done, before the answer
 	hang    bool   // it is done, and not answered
 	concern bool   // it is done, and answered with a write concern error
-	early   bool   // it is told of, as by servers that do so before they commit, undone, and not answered
 	lie     bson.D // it does nothing, and this is the answer
 }
 
@@ -130,81 +145,66 @@ func imitated(t testing.TB) (*imitation, *mongodb.Decider) {
 	return s, web(t, s.uri())
 }
 
-func imitateTLS(t testing.TB, secure *tls.Config) *imitation {
-	t.Helper()
-	s := &imitation{
-		t: t, tls: secure, docs: map[string]map[any]bson.Raw{}, capped: map[string][]bson.Raw{}, cursors: map[int64]*cursor{},
-		replies: map[string]bson.D{}, commands: map[string][]time.Duration{}, more: make(chan struct{}),
-	}
-	s.start(fmt.Sprintf("127.0.0.1:%d", stores.FreePort(t)))
-	t.Cleanup(s.stop)
+// alone is a standalone.
+func alone(t testing.TB) *imitation {
+	s := imitate(t)
+	s.standalone = true
 	return s
 }
 
-func (s *imitation) uri() string { return "mongodb://" + s.addr + "/?replicaSet=rs0" }
-
-// start listens, on the address that it had if it was stopped.
-func (s *imitation) start(addr string) {
-	l, err := net.Listen("tcp", addr)
+func imitateTLS(t testing.TB, secure *tls.Config) *imitation {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
-	if s.tls != nil {
-		l = tls.NewListener(l, s.tls)
+	t.Cleanup(func() { l.Close() })
+	s := &imitation{
+		Relay: stores.NewRelay(t, l.Addr().String()), t: t, docs: map[string]map[string]bson.Raw{}, capped: map[string][]bson.Raw{},
+		cursors: map[int64]*cursor{}, commands: map[string][]time.Duration{}, more: make(chan struct{}),
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.l, s.addr, s.conns = l, l.Addr().String(), map[net.Conn]bool{}
-	s.ctx, s.kill = context.WithCancel(context.Background())
-	ctx := s.ctx
+	if secure != nil {
+		l = tls.NewListener(l, secure)
+	}
 	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			s.mu.Lock()
-			if ctx.Err() != nil {
-				c.Close()
-			} else {
-				s.conns[c] = true
-				go s.serve(ctx, c)
-			}
-			s.mu.Unlock()
+			go s.serve(c)
 		}
 	}()
+	return s
 }
 
-// stop cuts all connections and closes all cursors, and listens no more. Documents and
-// the oplog stay.
-func (s *imitation) stop() {
+func (s *imitation) uri() string {
+	if s.standalone {
+		return "mongodb://" + s.Addr + "/?"
+	}
+	return "mongodb://" + s.Addr + "/?replicaSet=rs0"
+}
+
+// at is the address of the election "web", with more parameters.
+func (s *imitation) at(more string) string {
+	return "mongodb://" + s.Addr + "/" + database + "/" + collection + "/web?replicaSet=rs0" + more
+}
+
+// Stop and Start are those of a storetest.Server. Documents and the oplog stay.
+func (s *imitation) Stop() {
+	s.Refuse()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kill()
-	s.l.Close()
-	for c := range s.conns {
-		c.Close()
-	}
 	clear(s.cursors)
 }
 
-// awaitConnections waits until want connections are open, or more.
-func (s *imitation) awaitConnections(ctx context.Context, want int) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	for again := time.NewTicker(5 * time.Millisecond); ; {
-		s.mu.Lock()
-		n := len(s.conns)
-		s.mu.Unlock()
-		if n >= want {
-			return nil
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return fmt.Errorf("%d connections; want at least %d", n, want)
-		}
-	}
+func (s *imitation) Start(testing.TB) { s.Heal() }
+
+// with runs f while no command is done.
+func (s *imitation) with(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
 }
 
 // inject makes f say what befalls each command from now on.
@@ -212,6 +212,16 @@ func (s *imitation) inject(f func(command string) *fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
+}
+
+// befall has f befall these commands from now on.
+func (s *imitation) befall(f *fault, commands ...string) {
+	s.inject(func(c string) *fault {
+		if slices.Contains(commands, c) {
+			return f
+		}
+		return nil
+	})
 }
 
 // count is how many of these commands there were.
@@ -243,8 +253,27 @@ type request struct {
 	docs   []bson.Raw // of a section beside the body
 }
 
-func (s *imitation) serve(ctx context.Context, c net.Conn) {
-	ctx, gone := context.WithCancel(ctx)
+// name is the command's.
+func (r *request) name() string {
+	elements, err := r.body.Elements()
+	if err != nil || len(elements) == 0 {
+		return ""
+	}
+	return elements[0].Key()
+}
+
+// text is a field's.
+func (r *request) text(path ...string) string { return r.body.Lookup(path...).StringValue() }
+
+// limit is the command's maxTimeMS, or zero.
+func (r *request) limit() time.Duration {
+	ms, _ := r.body.Lookup("maxTimeMS").AsInt64OK()
+	return time.Duration(ms) * time.Millisecond
+}
+
+func (s *imitation) serve(c net.Conn) {
+	ctx, gone := context.WithCancel(context.Background())
+	defer func() { gone(); c.Close() }()
 	requests := make(chan *request)
 	go func() { // reads on while a getMore waits, so that it learns of the connection's end
 		defer gone()
@@ -260,15 +289,7 @@ func (s *imitation) serve(ctx context.Context, c net.Conn) {
 			}
 		}
 	}()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.conns, c)
-		c.Close()
-	}()
-	s.mu.Lock()
 	login := s.logins()
-	s.mu.Unlock()
 	for {
 		select {
 		case <-ctx.Done():
@@ -278,16 +299,58 @@ func (s *imitation) serve(ctx context.Context, c net.Conn) {
 			if answer == nil {
 				answer, more = s.handle(ctx, r)
 			}
-			if !more || ctx.Err() != nil {
+			if !more || answer != nil && send(c, r, answer) != nil {
 				return
-			}
-			if answer != nil {
-				if err := send(c, r, answer); err != nil {
-					return
-				}
 			}
 		}
 	}
+}
+
+// login is how far a connection's client is with logging in.
+type login struct {
+	*scram.ServerConversation
+	in bool
+}
+
+// logins is the server's side of SCRAM-SHA-256 for the one user there is.
+func (s *imitation) logins() *login {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	client, err := scram.SHA256.NewClient("app", s.password, "")
+	if err != nil {
+		s.t.Error(err)
+	}
+	server, err := scram.SHA256.NewServer(func(user string) (scram.StoredCredentials, error) {
+		if user != "app" {
+			return scram.StoredCredentials{}, errors.New("there is no such user")
+		}
+		return client.GetStoredCredentialsWithError(scram.KeyFactors{Salt: "salt", Iters: 4096})
+	})
+	if err != nil {
+		s.t.Error(err)
+	}
+	return &login{ServerConversation: server.NewConversation(), in: s.password == ""}
+}
+
+// pass returns the answer to a command that logs in, or that a client may not send before
+// it has, and else nil.
+func (l *login) pass(r *request) bson.D {
+	switch name := r.name(); name {
+	case "hello", "isMaster", "ismaster":
+	case "saslStart", "saslContinue":
+		_, payload := r.body.Lookup("payload").Binary()
+		answer, err := l.Step(string(payload))
+		if err != nil || r.text("$db") != "admin" { // which keeps the user
+			return failure(18, "Authentication failed.")
+		}
+		l.in = name == "saslContinue"
+		return doc("conversationId", 1, "done", l.in, "payload", bson.Binary{Data: []byte(answer)}, "ok", 1)
+	default:
+		if !l.in {
+			return failure(13, "Command "+name+" requires authentication")
+		}
+	}
+	return nil
 }
 
 func receive(c io.Reader) (*request, error) {
@@ -355,20 +418,13 @@ func send(c io.Writer, r *request, answer bson.D) error {
 
 // handle does one command. Without more the connection is cut.
 func (s *imitation) handle(ctx context.Context, r *request) (answer bson.D, more bool) {
-	elements, err := r.body.Elements()
-	if err != nil || len(elements) == 0 {
-		s.t.Errorf("imitation: a command that is none: %v", err)
-		return nil, false
-	}
-	name := elements[0].Key()
+	name := r.name()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.commands[name] = append(s.commands[name], r.limit())
 	f := &fault{}
 	if s.fault != nil {
-		if g := s.fault(name); g != nil {
-			f = g
-		}
+		f = cmp.Or(s.fault(name), f)
 	}
 	switch {
 	case f.cut:
@@ -378,26 +434,22 @@ func (s *imitation) handle(ctx context.Context, r *request) (answer bson.D, more
 	case f.lie != nil:
 		return f.lie, true
 	}
-	before := maps.Clone(s.docs[collection])
 	answer = s.command(ctx, name, r)
 	switch {
-	case f.early:
-		s.docs[collection] = before
-		return nil, true
 	case f.cutLate:
 		return nil, false
 	case f.hang:
 		return nil, true
 	case f.concern:
-		answer = append(answer, bson.E{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: 64}, {Key: "errmsg", Value: "waiting for replication timed out"}}})
+		answer = append(answer, doc("writeConcernError", doc("code", 64, "errmsg", "waiting for replication timed out"))...)
 	}
 	if !s.standalone {
 		at := s.now()
 		if name == "find" || name == "aggregate" || name == "getMore" {
 			at = s.timeOf(s.common()) // of what a reader may have seen
 		}
-		answer = append(answer, bson.E{Key: "operationTime", Value: at}, bson.E{Key: "$clusterTime", Value: bson.D{{Key: "clusterTime", Value: s.now()},
-			{Key: "signature", Value: bson.D{{Key: "hash", Value: bson.Binary{Data: make([]byte, 20)}}, {Key: "keyId", Value: int64(0)}}}}})
+		answer = append(answer, doc("operationTime", at, "$clusterTime", doc("clusterTime", s.now(),
+			"signature", doc("hash", bson.Binary{Data: make([]byte, 20)}, "keyId", int64(0))))...)
 	}
 	return answer, true
 }
@@ -443,40 +495,28 @@ func (s *imitation) await(ctx context.Context, limit time.Duration, ready func()
 	return true
 }
 
-// limit is the command's maxTimeMS, or zero.
-func (r *request) limit() time.Duration {
-	ms, _ := r.body.Lookup("maxTimeMS").AsInt64OK()
-	return time.Duration(ms) * time.Millisecond
-}
-
 func failure(code int32, text string) bson.D {
 	name := fmt.Sprint("Location", code)
 	if code == 18 {
 		name = "AuthenticationFailed"
 	}
-	return bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: code}, {Key: "errmsg", Value: text}, {Key: "codeName", Value: name}}
+	return doc("ok", 0, "code", code, "errmsg", text, "codeName", name)
 }
 
 func (s *imitation) hello() bson.D {
-	d := bson.D{
-		{Key: "helloOk", Value: true}, {Key: "ismaster", Value: !s.secondary}, {Key: "isWritablePrimary", Value: !s.secondary}, {Key: "secondary", Value: s.secondary},
-		{Key: "maxBsonObjectSize", Value: 16 << 20}, {Key: "maxMessageSizeBytes", Value: 48_000_000}, {Key: "maxWriteBatchSize", Value: 100_000},
-		{Key: "localTime", Value: time.Now()},
-		{Key: "minWireVersion", Value: 0}, {Key: "maxWireVersion", Value: 21}, {Key: "ok", Value: 1},
-	}
+	d := doc("helloOk", true, "ismaster", !s.secondary, "isWritablePrimary", !s.secondary, "secondary", s.secondary,
+		"maxBsonObjectSize", 16<<20, "maxMessageSizeBytes", 48_000_000, "maxWriteBatchSize", 100_000,
+		"localTime", time.Now(), "minWireVersion", 0, "maxWireVersion", 21, "ok", 1)
 	if !s.sessionless {
-		d = append(d, bson.E{Key: "logicalSessionTimeoutMinutes", Value: 30})
+		d = append(d, doc("logicalSessionTimeoutMinutes", 30)...)
 	}
 	if s.password != "" {
-		d = append(d, bson.E{Key: "saslSupportedMechs", Value: bson.A{"SCRAM-SHA-256"}})
+		d = append(d, doc("saslSupportedMechs", bson.A{"SCRAM-SHA-256"})...)
 	}
-	d = append(d, s.said...)
-	if s.standalone {
-		return d
+	if !s.standalone {
+		d = append(d, doc("setName", "rs0", "setVersion", 1, "hosts", bson.A{s.Addr}, "primary", s.Addr, "me", s.Addr)...)
 	}
-	return append(d,
-		bson.E{Key: "setName", Value: "rs0"}, bson.E{Key: "setVersion", Value: 1}, bson.E{Key: "hosts", Value: bson.A{s.addr}},
-		bson.E{Key: "primary", Value: s.addr}, bson.E{Key: "me", Value: s.addr})
+	return append(d, s.said...)
 }
 
 // The imitation's commands. Each holds the command to what this package promises:
@@ -487,12 +527,12 @@ func (s *imitation) command(ctx context.Context, name string, r *request) bson.D
 	case "hello", "isMaster", "ismaster":
 		return s.hello()
 	case "ping", "endSessions", "killCursors":
-		return bson.D{{Key: "ok", Value: 1}}
+		return doc("ok", 1)
 	case "replSetGetConfig":
 		if s.config == nil {
 			return failure(13, "not authorized on admin to execute command { replSetGetConfig: 1 }")
 		}
-		return bson.D{{Key: "ok", Value: 1}, {Key: "config", Value: s.config}}
+		return doc("ok", 1, "config", s.config)
 	case "create":
 		return s.create(r)
 	case "listCollections":
@@ -500,37 +540,16 @@ func (s *imitation) command(ctx context.Context, name string, r *request) bson.D
 	case "find":
 		return s.find(ctx, r)
 	case "insert":
-		return s.once(name, r)
+		return s.insert(r)
 	case "findAndModify":
-		return s.replicated(r, s.once(name, r))
+		return s.replicated(r, s.update(r))
 	case "aggregate":
 		return s.watch(r)
 	case "getMore":
 		return s.getMore(ctx, r)
 	}
-	s.t.Errorf("imitation: the command %s is unknown: %v", name, r.body)
+	s.t.Errorf("imitation: the command %q is unknown: %v", name, r.body)
 	return failure(59, "no such command: "+name)
-}
-
-// once does a retryable write once, however often it is asked for.
-func (s *imitation) once(name string, r *request) bson.D {
-	key := ""
-	if n, err := r.body.LookupErr("txnNumber"); err == nil {
-		key = fmt.Sprint(r.body.Lookup("lsid"), n)
-		if reply, done := s.replies[key]; done {
-			return reply
-		}
-	}
-	var reply bson.D
-	if name == "insert" {
-		reply = s.insert(r)
-	} else {
-		reply = s.update(r)
-	}
-	if key != "" {
-		s.replies[key] = reply
-	}
-	return reply
 }
 
 // wants fails the test if a command lacks what it must have.
@@ -540,29 +559,24 @@ func (s *imitation) wants(r *request, value string, path ...string) {
 	}
 }
 
-func (s *imitation) durable(r *request) {
-	s.wants(r, `"majority"`, "writeConcern", "w")
-	s.wants(r, `true`, "writeConcern", "j")
-}
-
 // replicated is the answer to a write, once a majority has it and all before it, or once a
 // standalone's journal has. A mongod does not give the wait up when the client has gone, but when
 // maxTimeMS is over.
 func (s *imitation) replicated(r *request, answer bson.D) bson.D {
-	n := len(s.events)
+	n, life := len(s.events), s.crashes
 	s.waiting++
-	done := s.await(s.ctx, r.limit(), func() bool { return s.common() >= n })
+	done := s.await(s.t.Context(), r.limit(), func() bool { return s.common() >= n || s.crashes != life })
 	s.waiting--
 	if !done {
-		answer = append(slices.Clone(answer), bson.E{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: 50}, {Key: "codeName", Value: "MaxTimeMSExpired"}, {Key: "errmsg", Value: "operation exceeded time limit"}}})
+		answer = append(answer, doc("writeConcernError", doc("code", 50, "codeName", "MaxTimeMSExpired", "errmsg", "operation exceeded time limit"))...)
 	}
 	return answer
 }
 
 func (s *imitation) find(ctx context.Context, r *request) bson.D {
-	coll := r.body.Lookup("find").StringValue()
+	coll := r.text("find")
+	batch := bson.A{}
 	if tailable, ok := r.body.Lookup("tailable").BooleanOK(); ok && tailable {
-		batch := bson.A{}
 		for _, d := range s.capped[coll] {
 			batch = append(batch, d)
 		}
@@ -581,18 +595,17 @@ func (s *imitation) find(ctx context.Context, r *request) bson.D {
 			docs = s.majority.docs
 		}
 	}
-	batch := bson.A{}
-	if d := docs[coll][s.key(docs[coll], r.body.Lookup("filter", "_id").StringValue())]; d != nil {
+	if d := docs[coll][s.key(docs[coll], r.text("filter", "_id"))]; d != nil {
 		batch = append(batch, d)
 	}
 	return s.batch(coll, 0, "firstBatch", batch)
 }
 
 // key is the _id of the document that id finds, or id itself.
-func (s *imitation) key(docs map[any]bson.Raw, id string) string {
+func (s *imitation) key(docs map[string]bson.Raw, id string) string {
 	for other := range docs {
-		if s.folds && strings.EqualFold(other.(string), id) {
-			return other.(string)
+		if s.folds && strings.EqualFold(other, id) {
+			return other
 		}
 	}
 	return id
@@ -601,19 +614,18 @@ func (s *imitation) key(docs map[any]bson.Raw, id string) string {
 // duplicate is the error of a write that a unique index refuses.
 func duplicate(index, field string, value any) bson.D {
 	text := fmt.Sprintf("E11000 duplicate key error collection: %s.%s index: %s dup key: { %s: ... }", database, collection, index, field)
-	return append(failure(11000, text), bson.E{Key: "keyPattern", Value: bson.D{{Key: field, Value: 1}}}, bson.E{Key: "keyValue", Value: bson.D{{Key: field, Value: value}}})
+	return append(failure(11000, text), doc("keyPattern", doc(field, 1), "keyValue", doc(field, value))...)
 }
 
 func (s *imitation) insert(r *request) bson.D {
-	coll := r.body.Lookup("insert").StringValue()
-	doc := r.docs[0]
-	if s.capped[coll] != nil {
-		s.capped[coll] = append(s.capped[coll], doc)
-		s.wake()
-		return bson.D{{Key: "ok", Value: 1}, {Key: "n", Value: 1}}
+	coll := r.text("insert")
+	if s.capped[coll] == nil {
+		s.t.Errorf("imitation: an insert into %s, which is not capped", coll)
+		return failure(20, "no inserts")
 	}
-	s.t.Errorf("imitation: an insert into %s, which is not capped", coll)
-	return failure(20, "no inserts")
+	s.capped[coll] = append(s.capped[coll], r.docs[0])
+	s.wake()
+	return doc("ok", 1, "n", 1)
 }
 
 // update is findAndModify with $set and $currentDate.
@@ -621,50 +633,31 @@ func (s *imitation) update(r *request) bson.D {
 	if s.secondary {
 		return failure(10107, "not master")
 	}
-	s.durable(r)
+	s.wants(r, `"majority"`, "writeConcern", "w")
+	s.wants(r, `true`, "writeConcern", "j")
 	s.wants(r, "true", "new")
-	coll := r.body.Lookup("findAndModify").StringValue()
-	id := r.body.Lookup("query", "_id").StringValue()
-	asked := id
-	id = s.key(s.docs[coll], id)
+	coll, asked := r.text("findAndModify"), r.text("query", "_id")
+	set := fields(r.body.Lookup("update", "$set").Document())
+	set["written"] = bson.NewDateTimeFromTime(time.Now())
+	id := s.key(s.docs[coll], asked)
 	was := s.docs[coll][id]
-	if upsert, _ := r.body.Lookup("upsert").BooleanOK(); upsert && (was == nil || !was.Lookup("version").Equal(r.body.Lookup("query", "version"))) {
-		return s.upsert(r, coll, asked)
-	}
-	if was == nil || !was.Lookup("version").Equal(r.body.Lookup("query", "version")) {
-		return bson.D{{Key: "ok", Value: 1}, {Key: "value", Value: nil}}
-	}
-	changed := fields(r.body.Lookup("update", "$set").Document())
-	changed["written"] = bson.NewDateTimeFromTime(time.Now())
-	next := fields(was)
-	for k, v := range changed {
-		next[k] = v
-	}
-	now, _ := bson.Marshal(next)
-	s.docs[coll][id] = now
-	s.event(coll, bson.D{{Key: "operationType", Value: "update"}, {Key: "documentKey", Value: bson.D{{Key: "_id", Value: id}}},
-		{Key: "updateDescription", Value: bson.D{{Key: "updatedFields", Value: changed}}}})
-	return bson.D{{Key: "ok", Value: 1}, {Key: "value", Value: bson.Raw(now)}}
-}
-
-// upsert inserts what findAndModify did not find: the query's fields, and then what is set.
-func (s *imitation) upsert(r *request, coll, id string) bson.D {
-	if s.docs[coll][s.key(s.docs[coll], id)] != nil {
-		return duplicate("_id_", "_id", id)
+	upsert, _ := r.body.Lookup("upsert").BooleanOK()
+	switch {
+	case was != nil && was.Lookup("version").Equal(r.body.Lookup("query", "version")):
+		return doc("ok", 1, "value", s.change(coll, id, set))
+	case !upsert:
+		return doc("ok", 1, "value", nil)
+	case was != nil:
+		return duplicate("_id_", "_id", asked)
 	}
 	for _, other := range s.docs[coll] { // an upsert of this package has none of the other fields: null
 		if value := other.Lookup(s.unique); s.unique != "" && value.IsZero() {
 			return duplicate(s.unique+"_1", s.unique, nil)
 		}
 	}
-	next := fields(r.body.Lookup("query").Document())
-	for k, v := range fields(r.body.Lookup("update", "$set").Document()) {
-		next[k] = v
-	}
-	next["written"] = bson.NewDateTimeFromTime(time.Now())
-	doc, _ := bson.Marshal(next)
-	s.put(coll, id, doc)
-	return bson.D{{Key: "ok", Value: 1}, {Key: "value", Value: bson.Raw(doc)}}
+	next := fields(r.body.Lookup("query").Document()) // an upsert inserts these, and what is set
+	maps.Copy(next, set)
+	return doc("ok", 1, "value", s.put(coll, asked, next))
 }
 
 func fields(d bson.Raw) bson.M {
@@ -676,56 +669,60 @@ func fields(d bson.Raw) bson.M {
 	return m
 }
 
-// put inserts or replaces a document, or with nil deletes it.
-func (s *imitation) put(coll, id string, doc bson.Raw) {
+// change sets fields of a document.
+func (s *imitation) change(coll, id string, set bson.M) bson.Raw {
+	next := fields(s.docs[coll][id])
+	maps.Copy(next, set)
+	s.docs[coll][id] = s.marshal(next)
+	s.event(coll, id, "update", doc("updateDescription", doc("updatedFields", set)))
+	return s.docs[coll][id]
+}
+
+// put inserts or replaces a document.
+func (s *imitation) put(coll, id string, d bson.M) bson.Raw {
 	if s.docs[coll] == nil {
-		s.docs[coll] = map[any]bson.Raw{}
+		s.docs[coll] = map[string]bson.Raw{}
 	}
 	kind := "insert"
 	if s.docs[coll][id] != nil {
 		kind = "replace"
 	}
-	key := bson.E{Key: "documentKey", Value: bson.D{{Key: "_id", Value: id}}}
-	if doc == nil {
-		delete(s.docs[coll], id)
-		s.event(coll, bson.D{{Key: "operationType", Value: "delete"}, key})
-		return
-	}
-	s.docs[coll][id] = doc
-	s.event(coll, bson.D{{Key: "operationType", Value: kind}, key, {Key: "fullDocument", Value: doc}})
+	s.docs[coll][id] = s.marshal(d)
+	s.event(coll, id, kind, doc("fullDocument", s.docs[coll][id]))
+	return s.docs[coll][id]
 }
 
-// set is what an operator does by hand.
-func (s *imitation) set(coll, id string, doc any) {
+func (s *imitation) marshal(d any) bson.Raw {
+	raw, err := bson.Marshal(d)
+	if err != nil {
+		s.t.Errorf("imitation: %v", err)
+	}
+	return raw
+}
+
+// set is what an operator does by hand: a document with an _id, or nil to delete "web".
+func (s *imitation) set(d bson.M) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if doc == nil {
-		s.put(coll, id, nil)
+	if d != nil {
+		s.put(collection, d["_id"].(string), d)
 		return
 	}
-	raw, err := bson.Marshal(doc)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.put(coll, id, raw)
+	delete(s.docs[collection], "web")
+	s.event(collection, "web", "delete", nil)
 }
 
 // touch sets one field by hand, of all that an update sets.
-func (s *imitation) touch(coll, id, field string, value any) {
+func (s *imitation) touch(id, field string, value any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := fields(s.docs[coll][id])
-	next[field] = value
-	s.docs[coll][id], _ = bson.Marshal(next)
-	s.event(coll, bson.D{{Key: "operationType", Value: "update"}, {Key: "documentKey", Value: bson.D{{Key: "_id", Value: id}}},
-		{Key: "updateDescription", Value: bson.D{{Key: "updatedFields", Value: bson.D{{Key: field, Value: value}}}}}})
+	s.change(collection, id, bson.M{field: value})
 }
 
 // event adds to the oplog.
-func (s *imitation) event(coll string, e bson.D) {
-	e = append(e, bson.E{Key: "_id", Value: token(len(s.events) + 1)}, bson.E{Key: "ns", Value: bson.D{{Key: "coll", Value: coll}}})
-	s.events = append(s.events, nil)
-	s.events[len(s.events)-1] = append(e, bson.E{Key: "clusterTime", Value: s.now()})
+func (s *imitation) event(coll, id, kind string, more bson.D) {
+	e := doc("_id", token(len(s.events)+1), "operationType", kind, "ns", doc("coll", coll), "documentKey", doc("_id", id), "clusterTime", s.timeOf(len(s.events)+1))
+	s.events = append(s.events, append(e, more...))
 	s.wake()
 }
 
@@ -735,7 +732,7 @@ func (s *imitation) wake() {
 }
 
 // token is a resume token: how many events have been.
-func token(n int) bson.D { return bson.D{{Key: "_data", Value: fmt.Sprintf("%08d", n)}} }
+func token(n int) bson.D { return doc("_data", fmt.Sprintf("%08d", n)) }
 
 func (s *imitation) open(c *cursor) int64 {
 	id := int64(len(s.commands) + len(s.cursors) + 1)
@@ -754,7 +751,7 @@ func (s *imitation) watch(r *request) bson.D {
 	if level := r.body.Lookup("readConcern", "level").StringValue(); level != "majority" {
 		return failure(72, "Aggregation stage $changeStream cannot run with a readConcern other than 'majority'. Current readConcern: "+level)
 	}
-	coll := r.body.Lookup("aggregate").StringValue()
+	coll := r.text("aggregate")
 	stages, _ := r.body.Lookup("pipeline").Array().Values()
 	stream, match := stages[0].Document().Lookup("$changeStream").Document(), stages[1].Document().Lookup("$match", "documentKey._id")
 	c := &cursor{coll: coll + "\x00" + match.StringValue(), next: len(s.events)}
@@ -774,7 +771,7 @@ func (s *imitation) watch(r *request) bson.D {
 // getMore waits for events, for as long as it may.
 func (s *imitation) getMore(ctx context.Context, r *request) bson.D {
 	id := r.body.Lookup("getMore").Int64()
-	coll := r.body.Lookup("collection").StringValue()
+	coll := r.text("collection")
 	batch := bson.A{}
 	s.await(ctx, cmp.Or(r.limit(), time.Second), func() bool {
 		c := s.cursors[id]
@@ -804,10 +801,9 @@ func (s *imitation) news(c *cursor) bson.A {
 		return batch
 	}
 	for ; c.next < s.common(); c.next++ {
-		raw, _ := bson.Marshal(s.events[c.next])
-		at := bson.Raw(raw).Lookup("ns", "coll").StringValue() + "\x00" + bson.Raw(raw).Lookup("documentKey", "_id").StringValue()
-		if at == c.coll {
-			batch = append(batch, bson.Raw(raw))
+		raw := s.marshal(s.events[c.next])
+		if raw.Lookup("ns", "coll").StringValue()+"\x00"+raw.Lookup("documentKey", "_id").StringValue() == c.coll {
+			batch = append(batch, raw)
 		}
 	}
 	return batch
@@ -824,11 +820,11 @@ func (s *imitation) invalidate() {
 }
 
 func (s *imitation) batch(coll string, id int64, name string, docs bson.A) bson.D {
-	c := bson.D{{Key: "id", Value: id}, {Key: "ns", Value: "db." + coll}, {Key: name, Value: docs}}
+	c := doc("id", id, "ns", "db."+coll, name, docs)
 	if k := s.cursors[id]; k != nil && !k.tail {
-		c = append(c, bson.E{Key: "postBatchResumeToken", Value: token(k.next)})
+		c = append(c, doc("postBatchResumeToken", token(k.next))...)
 	}
-	return bson.D{{Key: "ok", Value: 1}, {Key: "cursor", Value: c}}
+	return doc("ok", 1, "cursor", c)
 }
 
 // list is listCollections, of the names in the filter.
@@ -837,23 +833,19 @@ func (s *imitation) list(r *request) bson.D {
 	batch := bson.A{}
 	for _, n := range names {
 		name := n.StringValue()
-		if s.capped[name] != nil {
-			batch = append(batch, bson.D{{Key: "name", Value: name}, {Key: "type", Value: "collection"}, {Key: "options", Value: bson.D{{Key: "capped", Value: true}, {Key: "size", Value: 4096}}}})
-		} else if s.docs[name] != nil {
-			batch = append(batch, bson.D{{Key: "name", Value: name}, {Key: "type", Value: "collection"}, {Key: "options", Value: bson.D{}}})
+		if capped := s.capped[name] != nil; capped || s.docs[name] != nil {
+			batch = append(batch, doc("name", name, "type", "collection", "options", doc("capped", capped)))
 		}
 	}
 	return s.batch("$cmd.listCollections", 0, "firstBatch", batch)
 }
 
 func (s *imitation) create(r *request) bson.D {
-	coll := r.body.Lookup("create").StringValue()
+	coll := r.text("create")
 	if s.capped[coll] != nil || s.docs[coll] != nil {
 		return failure(48, "Collection already exists. NS: db."+coll)
 	}
-	if capped, _ := r.body.Lookup("capped").BooleanOK(); !capped {
-		s.t.Errorf("imitation: a collection that is not capped: %v", r.body)
-	}
+	s.wants(r, "true", "capped")
 	s.capped[coll] = []bson.Raw{}
-	return bson.D{{Key: "ok", Value: 1}}
+	return doc("ok", 1)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/mongodb"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 // A write that is on the primary, and not yet on a majority, when the feed is opened is not missed: the
@@ -50,19 +51,15 @@ func TestFeedBeginsWithoutTheMajority(t *testing.T) {
 	s, d := imitated(t)
 	token := feedtest.Write(t, d, 1, nil)
 	s.hold()
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if _, err := d.WriteEntry(ctx, feedtest.State(2, token)); err == nil {
+	if _, err := d.WriteEntry(storetest.Within(t, 300*time.Millisecond), feedtest.State(2, token)); err == nil {
 		t.Fatal("a write without the majority works")
 	}
-	ctx, cancel = context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(300*time.Millisecond, cancel)
 	for e, err := range d.Changes(ctx) {
 		t.Errorf("the feed yields %+v, %v", e, err)
 	}
-	if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
-		t.Errorf("a read shows number %d, which no majority has", e.ElectionNumber)
-	}
+	feedtest.Reads(t, d, 1) // no majority has more
 }
 
 // The read and write concerns of a client do not matter. MongoDB refuses a change stream with any
@@ -82,17 +79,14 @@ func TestClientsOwnConcerns(t *testing.T) {
 func TestCollationFoldsElections(t *testing.T) {
 	s := imitate(t)
 	s.folds = true
-	job := mongodb.NewDecider(client(t, s.uri()), database, collection, "job", nil)
-	shout := mongodb.NewDecider(client(t, s.uri()), database, collection, "JOB", nil)
-	_, err := shout.WriteEntry(t.Context(), feedtest.State(1, feedtest.Read(t, shout).Token))
-	if err != nil {
-		t.Fatal(err) // it is alone
-	}
-	s.set(collection, "JOB", nil)
+	job := decider(t, s.uri(), "job", nil)
+	shout := decider(t, s.uri(), "JOB", nil)
+	feedtest.Write(t, shout, 1, feedtest.Read(t, shout).Token) // it is alone
+	s.with(func() { delete(s.docs[collection], "JOB") })
 	token := feedtest.Write(t, job, 1, nil)
 	feedtest.Permanent(t, feedtest.ReadError(t, shout), `"JOB"`, `"job"`, "collation")
 	feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, shout)).Err, "collation")
-	if _, err := shout.WriteEntry(t.Context(), feedtest.State(1, nil)); err == nil {
+	if feedtest.WriteError(t, shout, 1, nil) == nil {
 		t.Error("JOB has made a record")
 	}
 	if e := feedtest.Read(t, job); e.Token != token {
@@ -104,13 +98,11 @@ func TestCollationFoldsElections(t *testing.T) {
 func TestAnotherUniqueIndex(t *testing.T) {
 	s := imitate(t)
 	s.unique = "owner"
-	first := mongodb.NewDecider(client(t, s.uri()), database, collection, "first", nil)
+	first := decider(t, s.uri(), "first", nil)
 	feedtest.Write(t, first, 1, nil)
-	second := mongodb.NewDecider(client(t, s.uri()), database, collection, "second", nil)
-	_, err := second.WriteEntry(t.Context(), feedtest.State(1, nil))
-	feedtest.Permanent(t, err, `"second"`, "index", "owner")
-	_, err = first.WriteEntry(t.Context(), feedtest.State(1, nil))
-	feedtest.Lost(t, err)
+	second := decider(t, s.uri(), "second", nil)
+	feedtest.Permanent(t, feedtest.WriteError(t, second, 1, nil), `"second"`, "index", "owner")
+	feedtest.Lost(t, feedtest.WriteError(t, first, 1, nil))
 }
 
 // A timeout of the client's own (SetTimeout, or timeoutMS in its URI) ends neither a feed that has no
@@ -152,9 +144,7 @@ func TestClientsOwnTimeout(t *testing.T) {
 // A feed whose ctx ends before FeedWait is over works until then.
 func TestFeedWithDeadline(t *testing.T) {
 	_, d := imitated(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for e, err := range d.Changes(ctx) {
+	for e, err := range d.Changes(storetest.Within(t, time.Minute)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,49 +158,35 @@ func TestFeedWithDeadline(t *testing.T) {
 // With directConnection the driver reads from a secondary, too, whose record may be an old one.
 func TestDirectConnectionToASecondary(t *testing.T) {
 	s := imitate(t)
-	at := "mongodb://" + s.addr + "/" + database + "/" + collection + "/web?heartbeatFrequencyMS=500&directConnection=true"
-	feedtest.Write(t, opened(t, at), 1, nil)
-	s.mu.Lock()
-	s.secondary = true
-	s.mu.Unlock()
-	d := opened(t, at)
+	at := store.At(s.Addr, "web") + "&heartbeatFrequencyMS=500"
+	feedtest.Write(t, store.Opened(t, at), 1, nil)
+	s.with(func() { s.secondary = true })
+	d := store.Opened(t, at)
 	for _, err := range feedtest.Errors(t, d) {
 		feedtest.Passing(t, err)
 	}
 	feedtest.Passing(t, feedtest.ReadError(t, d), "directConnection", "secondary")
 	feedtest.Passing(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, "secondary")
-	s.mu.Lock()
-	s.secondary = false
-	s.mu.Unlock()
-	feedtest.Eventually(t, "it is the primary", func() bool { _, err := d.ReadCurrent(t.Context()); return err == nil })
+	s.with(func() { s.secondary = false })
+	feedtest.Eventually(t, "it is the primary", func() bool { return feedtest.ReadError(t, d) == nil })
 }
 
 // A capped collection forgets its oldest documents when others add theirs, and with the record the
 // tokens: nothing is written to it. A user who may not list collections is not kept from electing.
 func TestCappedCollection(t *testing.T) {
 	s, d := imitated(t)
-	s.mu.Lock()
-	s.capped[collection] = []bson.Raw{}
-	s.mu.Unlock()
+	s.with(func() { s.capped[collection] = []bson.Raw{} })
 	feedtest.Read(t, d)
 	for range 2 {
-		_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
-		feedtest.Permanent(t, err, "capped", `"web"`)
+		feedtest.Permanent(t, feedtest.WriteError(t, d, 1, nil), "capped", `"web"`)
 	}
 	if n := s.count("findAndModify"); n != 0 {
 		t.Errorf("%d writes", n)
 	}
-	s.mu.Lock()
-	delete(s.capped, collection)
-	s.mu.Unlock()
+	s.with(func() { delete(s.capped, collection) })
 	for _, code := range []int32{13, 8000} {
-		s.inject(func(c string) *fault {
-			if c != "listCollections" {
-				return nil
-			}
-			return &fault{code: code, text: "not authorized"}
-		})
-		d := mongodb.NewDecider(client(t, s.uri()), database, collection, fmt.Sprint("web", code), nil)
+		s.befall(&fault{code: code, text: "not authorized"}, "listCollections")
+		d := decider(t, s.uri(), fmt.Sprint("web", code), nil)
 		token := feedtest.Write(t, d, 1, nil)
 		lists := s.count("listCollections")
 		feedtest.Write(t, d, 2, token)
@@ -218,81 +194,59 @@ func TestCappedCollection(t *testing.T) {
 			t.Errorf("asked again: %d times", n)
 		}
 	}
-	s.inject(nil)
 }
 
 // Announcements are not written to a collection that is not capped: it would grow for ever, and
 // could not be followed.
 func TestAnnouncementsInAnotherCollection(t *testing.T) {
 	s := imitate(t)
-	s.set("plain", "x", bson.M{"_id": "x"})
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", &mongodb.Options{Announcements: "plain"})
+	s.docs["plain"] = map[string]bson.Raw{}
+	d := decider(t, s.uri(), "web", &mongodb.Options{Announcements: "plain"})
 	feedtest.Permanent(t, d.CreateAnnouncements(t.Context()), `"plain"`, "capped")
-	_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
-	feedtest.Permanent(t, err, `"plain"`, "capped")
-	d = mongodb.NewDecider(client(t, s.uri()), database, collection, "web", &mongodb.Options{Announcements: collection})
-	feedtest.Refuses(t, d, "Announcements", "record")
+	feedtest.Permanent(t, feedtest.WriteError(t, d, 1, nil), `"plain"`, "capped")
 }
 
 // A server without a journal refuses to wait for it, with a code that says nothing else.
 func TestNoJournal(t *testing.T) {
 	s, d := imitated(t)
 	for text, advice := range map[string]string{"cannot use 'j' option when a host does not have journaling enabled": "--nojournal", "another bad value": ""} {
-		s.inject(func(c string) *fault {
-			if c != "findAndModify" {
-				return nil
-			}
-			return &fault{code: 2, text: text}
-		})
-		_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
-		if advice == "" {
+		s.befall(&fault{code: 2, text: text}, "findAndModify")
+		if err := feedtest.WriteError(t, d, 1, nil); advice == "" {
 			feedtest.Passing(t, err, text)
 		} else {
 			feedtest.Permanent(t, err, text, advice)
 		}
 	}
-	s.inject(nil)
+}
+
+// reads and writes are calls that may be given up.
+func reads(d *mongodb.Decider) func(ctx context.Context) error {
+	return func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err }
+}
+
+func writes(d *mongodb.Decider, token leaderelection.LeaderToken) func(ctx context.Context) error {
+	return func(ctx context.Context) error { _, err := d.WriteEntry(ctx, feedtest.State(2, token)); return err }
 }
 
 // A read of a standalone shows a write that its journal does not have yet, and that a crash undoes. It
 // confirms no write of the Decider's own before the journal has it, nor of the Decider's before, whose client was given up.
 func TestReadBackWaitsForTheJournal(t *testing.T) {
-	s := imitate(t)
-	s.standalone = true
-	d := web(t, "mongodb://"+s.addr)
-	other := web(t, "mongodb://"+s.addr)
-	// givenUp is the error of a call that is given up when so many writes wait for the journal.
-	givenUp := func(waiting int, call func(ctx context.Context) error) error {
-		ctx, cancel := context.WithCancel(t.Context())
-		failed := make(chan error, 1)
-		go func() { failed <- call(ctx) }()
-		s.awaitWaiting(waiting)
-		cancel()
-		return <-failed
-	}
-	write := func(token leaderelection.LeaderToken) func(ctx context.Context) error {
-		return func(ctx context.Context) error {
-			_, err := d.WriteEntry(ctx, feedtest.State(2, token))
-			return err
-		}
-	}
-	reads := func(d *mongodb.Decider) func(ctx context.Context) error {
-		return func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err }
-	}
+	s := alone(t)
+	d, other := web(t, s.uri()), web(t, s.uri())
 	token := feedtest.Write(t, d, 1, nil)
 	for _, back := range []func(){s.crash, s.release} {
 		s.hold()
-		feedtest.Passing(t, givenUp(1, write(token)), "canceled")
+		feedtest.Passing(t, s.givenUp(1, writes(d, token)), "canceled")
 		feedtest.Reads(t, other, 2) // it only learns of it
 		for i := range 2 {
-			feedtest.Passing(t, givenUp(2+i, reads(d)), "canceled")
+			feedtest.Passing(t, s.givenUp(2+i, reads(d)), "canceled")
 		}
-		heir := web(t, "mongodb://"+s.addr)
+		heir := web(t, s.uri())
 		heir.Inherit(d)
-		feedtest.Passing(t, givenUp(4, reads(heir)), "canceled")
+		feedtest.Passing(t, s.givenUp(4, reads(heir)), "canceled")
 		back()
 		for _, d := range []*mongodb.Decider{d, other} { // its connections may have been cut
-			feedtest.Eventually(t, "it reads again", func() bool { _, err := d.ReadCurrent(t.Context()); return err == nil })
+			feedtest.Eventually(t, "it reads again", func() bool { return feedtest.ReadError(t, d) == nil })
 		}
 	}
 	feedtest.Reads(t, d, 2)
@@ -310,12 +264,7 @@ func TestReadBackOfAReplicaSet(t *testing.T) {
 	s, d := imitated(t)
 	token := feedtest.Write(t, d, 1, nil)
 	s.hold()
-	ctx, cancel := context.WithCancel(t.Context())
-	failed := make(chan error, 1)
-	go func() { _, err := d.WriteEntry(ctx, feedtest.State(2, token)); failed <- err }()
-	s.awaitWaiting(1)
-	cancel()
-	feedtest.Passing(t, <-failed, "canceled")
+	feedtest.Passing(t, s.givenUp(1, writes(d, token)), "canceled")
 	feedtest.Reads(t, d, 1)
 	s.release()
 	writes := s.count("findAndModify")
@@ -338,37 +287,25 @@ func TestCallsEndOnTheServer(t *testing.T) {
 		}
 	}
 	s.hold()
-	ctx, cancel := context.WithCancel(t.Context())
-	failed := make(chan error)
-	go func() { _, err := d.WriteEntry(ctx, feedtest.State(2, token)); failed <- err }()
-	s.awaitWaiting(1)
-	cancel()
-	feedtest.Passing(t, <-failed, "canceled")
+	feedtest.Passing(t, s.givenUp(1, writes(d, token)), "canceled")
 	s.awaitWaiting(1) // the server does not end it when its client has gone
 
 	// A caller's own deadline counts if it is earlier.
-	ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	_, err := d.WriteEntry(ctx, feedtest.State(2, token))
-	feedtest.Passing(t, err)
+	feedtest.Passing(t, writes(d, token)(storetest.Within(t, 200*time.Millisecond)))
 	s.awaitWaiting(1)
 }
 
 // Open's client leaves retries to the campaign: with a deadline the driver's would last until then.
 func TestOpenDoesNotRetry(t *testing.T) {
 	s := imitate(t)
-	at := "mongodb://" + s.addr + "/" + database + "/" + collection + "/web?replicaSet=rs0"
 	for _, c := range []struct {
 		parameters string
 		once       bool
 	}{{"", true}, {"&retryReads=true&retryWrites=true", false}} {
-		d := opened(t, at+c.parameters)
-		for command, call := range map[string]func(ctx context.Context) error{
-			"find":          func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err },
-			"findAndModify": func(ctx context.Context) error { _, err := d.WriteEntry(ctx, feedtest.State(1, nil)); return err },
-		} {
+		d := store.Opened(t, s.at(c.parameters))
+		for command, call := range map[string]func(ctx context.Context) error{"find": reads(d), "findAndModify": writes(d, nil)} {
 			before := s.count(command)
-			s.inject(func(c string) *fault { return &fault{cut: c == command} })
+			s.befall(&fault{cut: true}, command)
 			ctx, cancel := context.WithCancel(t.Context())
 			failed := make(chan error, 1)
 			go func() { failed <- call(ctx) }()
@@ -383,5 +320,4 @@ func TestOpenDoesNotRetry(t *testing.T) {
 			}
 		}
 	}
-	s.inject(nil)
 }

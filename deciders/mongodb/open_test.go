@@ -3,24 +3,20 @@ package mongodb_test
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/xdg-go/scram"
-	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/mongodb"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 func TestOpen(t *testing.T) {
 	s := imitate(t)
-	d := opened(t, "mongodb://"+s.addr+"/ops/elections/a%20b/c?replicaSet=rs0&appName=x&retryWrites=true&feed_wait=1m")
+	d := store.Opened(t, "mongodb://"+s.Addr+"/ops/elections/a%20b/c?replicaSet=rs0&appName=x&retryWrites=true&feed_wait=1m")
 	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
 	if s.docs["elections"]["a b/c"] == nil {
 		t.Errorf("there are %v", s.docs)
@@ -32,44 +28,17 @@ func TestOpen(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := open(ctx, "mongodb://"+s.addr+"/ops/elections/web"); err == nil {
+	if _, err := feedtest.Open(ctx, mongodb.Open, s.at("")); err == nil {
 		t.Error("Open with a ctx that has ended works")
 	}
 }
 
 // The files of TLS are read for each connection.
 func TestRenewedFiles(t *testing.T) {
-	ca, other := feedtest.NewAuthority(t, "server", "client"), feedtest.NewAuthority(t)
+	ca := feedtest.NewAuthority(t, "server", "client")
 	s := imitateTLS(t, ca.ServerTLS("server"))
-	file := filepath.Join(t.TempDir(), "ca.pem")
-	put := func(from string) {
-		content, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	put(other.Path("ca.pem"))
-	d := opened(t, "mongodb://"+s.addr+"/ops/elections/web?replicaSet=rs0&serverSelectionTimeoutMS=300&heartbeatFrequencyMS=500&tls_ca="+file+
-		"&tls_cert="+ca.Path("client.pem")+"&tls_key="+ca.Path("client.key"))
-	// The driver does not always say why it gave a connection up: ask again after any other error.
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	_, err := d.ReadCurrent(ctx)
-	for err != nil && ctx.Err() == nil && !strings.Contains(err.Error(), "certificate") {
-		_, err = d.ReadCurrent(ctx)
-	}
-	if err == nil || ctx.Err() != nil {
-		t.Fatalf("a server of another authority: %v", err)
-	}
-	put(ca.Path("ca.pem"))
-	for err != nil {
-		if _, err = d.ReadCurrent(ctx); ctx.Err() != nil {
-			t.Fatal(err)
-		}
-	}
+	d := store.Opened(t, s.at("&heartbeatFrequencyMS=500&"+storetest.TLS(ca, "client")))
+	storetest.Renewed(t, d, ca, func() { s.Refuse(); s.Heal() })
 }
 
 func TestOpenRefuses(t *testing.T) {
@@ -77,16 +46,10 @@ func TestOpenRefuses(t *testing.T) {
 		"https://h/d/c/e":                                        "scheme",
 		"mongodb:///d/c/e":                                       "host",
 		"mongodb://h/d/c":                                        "collection",
-		"mongodb://h//c/e":                                       "collection",
 		"mongodb://h/d/c/":                                       "election",
-		"mongodb://h/d/c/e#f":                                    "%23",
 		"mongodb://h/d/c/e?w=1":                                  "no effect",
-		"mongodb://h/d/c/e?readPreference=secondary":             "no effect",
 		"mongodb://h/d/c/e?frobnicate=1":                         "frobnicate",
-		"mongodb://h/d/c/e?linearizable=true":                    "linearizable",
 		"mongodb://h/d/c/e?feed_wait=soon":                       "feed_wait",
-		"mongodb://h/d/c/e?feed_wait=-1s":                        "feed_wait",
-		"mongodb://h/d/c/e?appName=a&appName=b":                  "appName",
 		"mongodb://h/d/c/e?tls=perhaps":                          "tls",
 		"mongodb://h/d/c/e?tls=false&tls_ca=/x":                  "leave out tls=false",
 		"mongodb://h/d/c/e?SSL=false&tls_cert=/x":                "leave out SSL",
@@ -105,22 +68,19 @@ func TestOpenRefuses(t *testing.T) {
 // said to be.
 func TestOpenHandsOptionsOn(t *testing.T) {
 	s := imitate(t)
-	d := opened(t, "mongodb://"+s.addr+"/ops/elections/web?replicaSet=another&serverSelectionTimeoutMS=200")
-	if _, err := d.ReadCurrent(t.Context()); err == nil {
+	d := store.Opened(t, "mongodb://"+s.Addr+"/ops/elections/web?replicaSet=another&serverSelectionTimeoutMS=200")
+	if feedtest.ReadError(t, d) == nil {
 		t.Error("a replica set of another name is read")
 	}
-	s.set("elections", "web", bson.M{"_id": "web"})
 }
 
 // A standby's feed keeps a connection busy, and the first write finds another: one to
 // monitor the server, one for the feed, one to spare.
 func TestOpenKeepsAConnectionToSpare(t *testing.T) {
 	s := imitate(t)
-	d := opened(t, "mongodb://"+s.addr+"/ops/elections/web?replicaSet=rs0")
+	d := store.Opened(t, s.at(""))
 	feedtest.Number(t, feedtest.Follow(t, d), 0)
-	if err := s.awaitConnections(t.Context(), 3); err != nil {
-		t.Error(err)
-	}
+	feedtest.Eventually(t, "three connections", func() bool { return s.Connections() >= 3 })
 }
 
 // A client that may have one connection only is not asked for two, which the
@@ -128,8 +88,8 @@ func TestOpenKeepsAConnectionToSpare(t *testing.T) {
 func TestOpenWithOneConnection(t *testing.T) {
 	s := imitate(t)
 	for _, parameter := range []string{"maxPoolSize=1", "maxPoolSize=1&minPoolSize=1", "maxPoolSize=0"} {
-		d := opened(t, "mongodb://"+s.addr+"/ops/elections/web?replicaSet=rs0&"+parameter)
-		if _, err := d.ReadCurrent(t.Context()); err != nil {
+		d := store.Opened(t, s.at("&"+parameter))
+		if err := feedtest.ReadError(t, d); err != nil {
 			t.Errorf("%s: %v", parameter, err)
 		}
 	}
@@ -138,87 +98,21 @@ func TestOpenWithOneConnection(t *testing.T) {
 // The same names on other servers are another election: String says where it is, and as whom nobody.
 func TestPlace(t *testing.T) {
 	const want = `MongoDB ops.elections _id "web" at a:1,b:2`
-	if d := opened(t, "mongodb://me:s3cret@a:1,b:2/ops/elections/web"); d.String() != want {
+	if d := store.Opened(t, "mongodb://me:s3cret@a:1,b:2/ops/elections/web"); d.String() != want {
 		t.Errorf("%s, want %s", d, want)
-	}
-}
-
-// login is how far a connection's client is with logging in.
-type login struct {
-	*scram.ServerConversation
-	in bool
-}
-
-// logins is the server's side of SCRAM-SHA-256 for the one user there is.
-func (s *imitation) logins() *login {
-	client, err := scram.SHA256.NewClient("app", s.password, "")
-	if err != nil {
-		s.t.Error(err)
-	}
-	server, err := scram.SHA256.NewServer(func(user string) (scram.StoredCredentials, error) {
-		if user != "app" {
-			return scram.StoredCredentials{}, errors.New("there is no such user")
-		}
-		return client.GetStoredCredentialsWithError(scram.KeyFactors{Salt: "salt", Iters: 4096})
-	})
-	if err != nil {
-		s.t.Error(err)
-	}
-	return &login{ServerConversation: server.NewConversation(), in: s.password == ""}
-}
-
-// pass returns the answer to a command that logs in, or that a client may not send before
-// it has, and else nil.
-func (l *login) pass(r *request) bson.D {
-	elements, err := r.body.Elements()
-	if err != nil || len(elements) == 0 {
-		return nil
-	}
-	step := func(payload string, done bool) bson.D {
-		return bson.D{{Key: "conversationId", Value: 1}, {Key: "done", Value: done},
-			{Key: "payload", Value: bson.Binary{Data: []byte(payload)}}, {Key: "ok", Value: 1}}
-	}
-	switch name := elements[0].Key(); name {
-	case "hello", "isMaster", "ismaster":
-		return nil
-	case "saslStart":
-		_, payload := r.body.Lookup("payload").Binary()
-		if db := r.body.Lookup("$db").StringValue(); db != "admin" {
-			return failure(18, "Authentication failed.") // the user is kept in admin
-		}
-		challenge, err := l.Step(string(payload))
-		if err != nil {
-			return failure(18, "Authentication failed.")
-		}
-		return step(challenge, false)
-	case "saslContinue":
-		_, payload := r.body.Lookup("payload").Binary()
-		proof, err := l.Step(string(payload))
-		if err != nil {
-			return failure(18, "Authentication failed.")
-		}
-		l.in = true
-		return step(proof, true)
-	default:
-		if !l.in {
-			return failure(13, "Command "+name+" requires authentication")
-		}
-		return nil
 	}
 }
 
 func TestAuthentication(t *testing.T) {
 	s := imitate(t)
-	s.mu.Lock()
 	s.password = "s3cret"
-	s.mu.Unlock()
-	at := "mongodb://app:s3cret@" + s.addr + "/ops/elections/web?replicaSet=rs0&serverSelectionTimeoutMS=2000"
-	d := opened(t, at)
+	at := "mongodb://app:s3cret@" + s.Addr + "/ops/elections/web?replicaSet=rs0&serverSelectionTimeoutMS=2000"
+	d := store.Opened(t, at)
 	feed := feedtest.Follow(t, d)
 	feedtest.Number(t, feed, 0)
 	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
 	feedtest.Number(t, feed, 1)
-	feedtest.Read(t, opened(t, at+"&authMechanism=SCRAM-SHA-256&authSource=admin"))
+	feedtest.Read(t, store.Opened(t, at+"&authMechanism=SCRAM-SHA-256&authSource=admin"))
 
 	for what, c := range map[string]struct{ address, word string }{
 		"a wrong password":     {strings.Replace(at, "s3cret", "s3cret-not", 1), "authSource"},
@@ -227,7 +121,7 @@ func TestAuthentication(t *testing.T) {
 		"without logging in":   {strings.Replace(at, "app:s3cret@", "", 1), "grant"},
 		"a method it has none": {at + "&authMechanism=SCRAM-SHA-1", "authSource"},
 	} {
-		d := opened(t, c.address)
+		d := store.Opened(t, c.address)
 		for _, err := range feedtest.Errors(t, d) {
 			feedtest.Denied(t, err, c.word, "ops.elections")
 			if err != nil && strings.Contains(err.Error(), "s3cret") {
@@ -243,27 +137,27 @@ func TestTLS(t *testing.T) {
 	ca, other := feedtest.NewAuthority(t, "server", "client"), feedtest.NewAuthority(t, "client")
 	server := stores.FerretDB(t, "-tls-cert", ca.Path("server.pem"), "-tls-key", ca.Path("server.key"), "-tls-ca", ca.Path("ca.pem"))
 	at := strings.TrimSuffix(server.URI, "/") + "/ops/elections/web?serverSelectionTimeoutMS=5000"
-	authority, own := "&tls_ca="+ca.Path("ca.pem"), "&tls_cert="+ca.Path("client.pem")+"&tls_key="+ca.Path("client.key")
-	d := opened(t, at+"&tls=true"+authority+own)
+	d := store.Opened(t, at+"&"+storetest.TLS(ca, "client"))
 	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
 	feedtest.Reads(t, d, 1)
+	own := "&tls=true&tls_cert=" + ca.Path("client.pem") + "&tls_key=" + ca.Path("client.key")
 	for what, c := range map[string]struct{ parameters, word string }{
-		"an authority that the system does not know": {"&tls=true" + own, "tls_ca"},
-		"another's authority":                        {"&tls=true&tls_ca=" + other.Path("ca.pem") + own, "tls_ca"},
+		"an authority that the system does not know": {own, "tls_ca"},
+		"another's authority":                        {own + "&tls_ca=" + other.Path("ca.pem"), "tls_ca"},
 	} {
 		begin := time.Now()
-		feedtest.Permanent(t, feedtest.ReadError(t, opened(t, at+c.parameters)), c.word, "ops.elections")
+		feedtest.Permanent(t, feedtest.ReadError(t, store.Opened(t, at+c.parameters)), c.word, "ops.elections")
 		if took := time.Since(begin); took > 10*time.Second {
 			t.Errorf("%s: it took %v", what, took)
 		}
 	}
 	for what, parameters := range map[string]string{
-		"no certificate of one's own": "&tls=true" + authority,
-		"another's certificate":       "&tls=true" + authority + "&tls_cert=" + other.Path("client.pem") + "&tls_key=" + other.Path("client.key"),
+		"no certificate of one's own": "&" + storetest.TLS(ca, ""),
+		"another's certificate":       "&tls_ca=" + ca.Path("ca.pem") + "&tls_cert=" + other.Path("client.pem") + "&tls_key=" + other.Path("client.key"),
 		"no TLS":                      "",
 	} {
 		// Mostly the driver only says that the connection was closed.
-		_, err := opened(t, at+parameters).ReadCurrent(t.Context())
+		_, err := store.Opened(t, at+parameters).ReadCurrent(t.Context())
 		feedtest.Says(t, err, "ops.elections")
 		if errors.Is(err, leaderelection.ErrLostRace) {
 			t.Errorf("%s: %v", what, err)

@@ -15,10 +15,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/mongodb"
 	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 func TestMain(m *testing.M) {
@@ -35,6 +37,27 @@ const (
 	collection = "elections"
 )
 
+// store is the imitation, for the tests that all stores have. The driver must not look for the other
+// members through a relay.
+var store = storetest.Store[*mongodb.Decider]{
+	Open: mongodb.Open,
+	Start: func(t testing.TB) (string, storetest.Server) {
+		s := imitate(t)
+		return s.Addr, s
+	},
+	Address: "mongodb://$addr/" + database + "/" + collection + "/$election?directConnection=true",
+}
+
+// ferret is FerretDB, which has no feed.
+func ferret() storetest.Store[*mongodb.Decider] {
+	f := store
+	f.Start = func(t testing.TB) (string, storetest.Server) {
+		s := stores.FerretDB(t)
+		return strings.Trim(strings.TrimPrefix(s.URI, "mongodb:"), "/"), s
+	}
+	return f
+}
+
 // client returns a client of its own, as the package comment advises, disconnected at the
 // end of the test.
 func client(t testing.TB, uri string) *mongo.Client {
@@ -47,65 +70,30 @@ func client(t testing.TB, uri string) *mongo.Client {
 	return c
 }
 
-// web is the election that most tests hold, by a client of its own.
+// decider is an election by a client of its own, and web the one that most tests hold.
+func decider(t testing.TB, uri, election string, opts *mongodb.Options) *mongodb.Decider {
+	t.Helper()
+	return mongodb.NewDecider(client(t, uri), database, collection, election, opts)
+}
+
 func web(t testing.TB, uri string) *mongodb.Decider {
 	t.Helper()
-	return mongodb.NewDecider(client(t, uri), database, collection, "web", nil)
+	return decider(t, uri, "web", nil)
 }
 
 // elections returns what makes an election after the other, each handle with a client
 // of its own.
-func elections(uri string, opts *mongodb.Options) feedtest.NewElection {
+func elections(uri string) feedtest.NewElection {
 	return func(t testing.TB) func() leaderelection.RaceDecider {
 		name := feedtest.Unique()
-		return func() leaderelection.RaceDecider {
-			return mongodb.NewDecider(client(t, uri), database, collection, name, opts)
-		}
+		return func() leaderelection.RaceDecider { return decider(t, uri, name, nil) }
 	}
 }
 
-// polled hides the feed, of a server that has none.
-type polled struct{ leaderelection.RaceDecider }
-
-func withoutFeed(newElection feedtest.NewElection) feedtest.NewElection {
-	return func(t testing.TB) func() leaderelection.RaceDecider {
-		handle := newElection(t)
-		return func() leaderelection.RaceDecider { return polled{handle()} }
-	}
-}
-
-func open(ctx context.Context, address string) (*mongodb.Decider, error) {
-	return feedtest.Open(ctx, mongodb.Open, address)
-}
-
-// opened returns the election at an address, closed at the end of the test.
-func opened(t testing.TB, address string) *mongodb.Decider {
-	t.Helper()
-	return feedtest.Opened(t, mongodb.Open, address)
-}
-
-// The server is killed, and started again with what it had on disk.
-func TestOutage(t *testing.T) {
-	stores.Nightly(t, "it breaks the store and waits")
-	server := stores.FerretDB(t)
-	feedtest.Outage(t, elections(server.URI, nil), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }})
-}
-
-// Three candidates in processes of their own: one is killed, one stopped past its term,
-// one cut off. See proctest for what is checked.
+func TestOutage(t *testing.T) { ferret().Outage(t) }
 func TestProcesses(t *testing.T) {
 	stores.Nightly(t, "real processes elect by the wall clock")
-	host := strings.Trim(strings.TrimPrefix(stores.FerretDB(t).URI, "mongodb:"), "/")
-	proctest.Run(t, proctest.Options{Address: "mongodb://" + host + "/leaderelection_test/elections/processes", Upstream: host})
-}
-
-// The client that Open makes leaves all connections of its pool that have died without a word, and
-// not only that of the call.
-func TestAbandonedConnection(t *testing.T) {
-	relay := stores.NewRelay(t, imitate(t).addr)
-	d := opened(t, "mongodb://"+relay.Addr+"/"+database+"/"+collection+"/web?directConnection=true&minPoolSize=4")
-	feedtest.Fill(t, d)
-	feedtest.Abandons(t, d, relay.Swallow)
+	ferret().Processes(t)
 }
 
 // everyServer runs f on the imitation, and on a real one if there is one.
@@ -116,32 +104,28 @@ func everyServer(t *testing.T, f func(t *testing.T, uri string)) {
 	}
 }
 
+func TestConformance(t *testing.T) {
+	t.Run("FerretDB", func(t *testing.T) {
+		handle := elections(stores.FerretDB(t).URI)
+		decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
+			polled := handle(t)
+			return func() leaderelection.RaceDecider { return struct{ leaderelection.RaceDecider }{polled()} } // it has no feed
+		}, nil)
+	})
+	everyServer(t, func(t *testing.T, uri string) { decidertest.Run(t, elections(uri), nil) })
+}
+
 func TestHandover(t *testing.T) {
-	everyServer(t, func(t *testing.T, uri string) { feedtest.Handover(t, elections(uri, nil)) })
+	everyServer(t, func(t *testing.T, uri string) { feedtest.Handover(t, elections(uri)) })
 }
 
 func TestIdle(t *testing.T) {
 	s := imitate(t)
-	feedtest.Idle(t, elections(s.uri(), nil), func() int {
-		return s.count("find", "insert", "findAndModify", "aggregate", "getMore") - s.count("getMore")
-	})
+	feedtest.Idle(t, elections(s.uri()), func() int { return s.count("find", "insert", "findAndModify", "aggregate") })
 }
 
-func TestNewsAfterCutConnection(t *testing.T) {
-	stores.Nightly(t, "it cuts connections and waits")
-	s := imitate(t)
-	proxy := stores.NewRelay(t, s.addr)
-	// Through the proxy the driver must not look for the other members.
-	victim := web(t, "mongodb://"+proxy.Addr+"/?directConnection=true")
-	writer := web(t, s.uri())
-	feedtest.News(t, writer, victim, feedtest.Trouble{Break: proxy.Refuse, Heal: proxy.Heal})
-}
-
-func TestNewsAfterRestart(t *testing.T) {
-	s := imitate(t)
-	handle := elections(s.uri(), nil)(t)
-	feedtest.News(t, handle(), handle(), feedtest.Trouble{Break: s.stop, Heal: func() { s.start(s.addr) }})
-}
+func TestNews(t *testing.T)                { store.News(t, nil) }
+func TestAbandonedConnection(t *testing.T) { store.Abandons(t, "&minPoolSize=4") }
 
 // A stream that breaks is taken up where it was: no event is missed, none comes twice.
 func TestStreamIsResumed(t *testing.T) {
@@ -153,10 +137,10 @@ func TestStreamIsResumed(t *testing.T) {
 	for n := range uint64(10) {
 		token = feedtest.Write(t, writer, n+1, token)
 		feedtest.Number(t, feed, n+1)
-		s.mu.Lock()
-		clear(s.cursors) // the next getMore finds none
-		s.wake()
-		s.mu.Unlock()
+		s.with(func() {
+			clear(s.cursors) // the next getMore finds none
+			s.wake()
+		})
 	}
 }
 
@@ -168,30 +152,28 @@ func TestChangesByHand(t *testing.T) {
 	token := feedtest.Write(t, d, 1, first.Token)
 	feedtest.Number(t, feed, 1)
 
-	s.touch(collection, "web", "note", "ours") // read again
+	s.touch("web", "note", "ours") // read again
 	if e := feedtest.Number(t, feed, 1); e.Token != feedtest.Read(t, d).Token {
 		t.Errorf("the token is %v", e.Token)
 	}
-	s.mu.Lock()
-	doc := fields(s.docs[collection]["web"])
-	s.mu.Unlock()
-	doc["version"] = bson.NewObjectID()
-	s.set(collection, "web", doc) // replaced
+	replaced := fields(s.docs[collection]["web"])
+	replaced["_id"], replaced["version"] = "web", bson.NewObjectID()
+	s.set(replaced)
 	if e := feedtest.Number(t, feed, 1); e.Token == token {
 		t.Errorf("the token is the old one")
 	} else {
 		feedtest.Write(t, d, 2, e.Token)
 		feedtest.Number(t, feed, 2)
 	}
-	s.set(collection, "web", nil) // deleted
+	s.set(nil) // deleted
 	empty := feedtest.Number(t, feed, 0)
 	if !empty.Vacant() {
 		t.Errorf("deleted: %+v", empty)
 	}
 	feedtest.Write(t, d, 1, empty.Token)
 	feedtest.Number(t, feed, 1)
-	s.set(collection, "other", bson.M{"_id": "other"}) // somebody else's
-	s.set(collection, "web", bson.M{"_id": "web", "holder": "x"})
+	s.set(bson.M{"_id": "other"}) // somebody else's
+	s.set(bson.M{"_id": "web", "holder": "x"})
 	if n := feedtest.Next(t, feed); n.RaceEntry != nil || !errors.Is(n.Err, leaderelection.ErrPermanent) {
 		t.Errorf("the feed yields %+v", n)
 	}
@@ -199,8 +181,8 @@ func TestChangesByHand(t *testing.T) {
 
 // A collection that is dropped ends the stream, with an error.
 func TestInvalidatedStream(t *testing.T) {
-	s := imitate(t)
-	feed := feedtest.Follow(t, web(t, s.uri()))
+	s, d := imitated(t)
+	feed := feedtest.Follow(t, d)
 	feedtest.Number(t, feed, 0)
 	s.invalidate()
 	feedtest.Passing(t, feedtest.Next(t, feed).Err, "dropped")
@@ -209,22 +191,20 @@ func TestInvalidatedStream(t *testing.T) {
 // A server without change streams is asked once, and says so once. FerretDB and a
 // standalone mongod say it in different words.
 func TestNoChangeStreams(t *testing.T) {
-	standalone, sessionless := imitate(t), imitate(t)
-	standalone.standalone = true
-	sessionless.standalone, sessionless.sessionless = true, true
-	for name, uri := range map[string]string{"FerretDB": stores.FerretDB(t).URI, "standalone": "mongodb://" + standalone.addr, "no sessions": "mongodb://" + sessionless.addr} {
+	standalone, sessionless := alone(t), alone(t)
+	sessionless.sessionless = true
+	for name, uri := range map[string]string{"FerretDB": stores.FerretDB(t).URI, "standalone": standalone.uri(), "no sessions": sessionless.uri()} {
 		t.Run(name, func(t *testing.T) {
-			d := mongodb.NewDecider(client(t, uri), database, collection, feedtest.Unique(), nil)
+			d := decider(t, uri, feedtest.Unique(), nil)
 			feedtest.Passing(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, "no change streams")
 			for range 2 {
-				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				ctx := storetest.Within(t, 300*time.Millisecond)
 				for e, err := range d.Changes(ctx) {
 					t.Errorf("the feed yields %+v, %v", e, err)
 				}
 				if ctx.Err() == nil {
 					t.Error("the feed has ended before its ctx")
 				}
-				cancel()
 			}
 		})
 	}
@@ -236,14 +216,14 @@ func TestNoChangeStreams(t *testing.T) {
 // With announcements: a new leadership and a release are told of at once, extensions are not
 // worth it, and a lost announcement is made good within half a term.
 func TestAnnouncements(t *testing.T) {
-	s := imitate(t)
-	s.standalone = true
-	uri := "mongodb://" + s.addr
-	d := opened(t, uri+"/leaderelection_test/elections/web?announcements=news")
-	if again := opened(t, uri+"/leaderelection_test/elections/web?announcements=news"); again.CreateAnnouncements(t.Context()) != nil {
-		t.Error("it may be made again")
+	s := alone(t)
+	at := func(election string) *mongodb.Decider {
+		return store.Opened(t, store.At(s.Addr, election)+"&announcements=news")
 	}
-	other := opened(t, uri+"/leaderelection_test/elections/other?announcements=news")
+	d, other := at("web"), at("other")
+	if err := d.CreateAnnouncements(t.Context()); err != nil {
+		t.Errorf("made again: %v", err)
+	}
 	feed := feedtest.Follow(t, d)
 	feedtest.Number(t, feed, 0)
 
@@ -265,7 +245,7 @@ func TestAnnouncements(t *testing.T) {
 	}
 
 	// Whoever wrote it had no announcements: another version, or a lost one.
-	silent := web(t, uri)
+	silent := web(t, s.uri())
 	begin = time.Now()
 	feedtest.Write(t, silent, 2, token)
 	feedtest.Number(t, feed, 2)
@@ -283,31 +263,25 @@ func TestAnnouncements(t *testing.T) {
 	}
 }
 
-// Announcements that nobody has made room for.
+// Announcements that nobody has made room for. FerretDB closes a tailable cursor at its end, if there is room:
+// the feed says so, and all poll.
 func TestAnnouncementsMissing(t *testing.T) {
-	s := imitate(t)
-	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", &mongodb.Options{Announcements: "news"})
-	s.inject(func(c string) *fault { return nil })
-	feed := feedtest.Follow(t, d)
-	feedtest.Number(t, feed, 0)
-	if n := feedtest.Next(t, feed); n.Err == nil || !strings.Contains(n.Err.Error(), "CreateAnnouncements") || !strings.Contains(n.Err.Error(), "news") {
-		t.Errorf("the feed yields %+v", n)
+	for name, uri := range map[string]string{"imitation": imitate(t).uri(), "FerretDB": stores.FerretDB(t).URI} {
+		t.Run(name, func(t *testing.T) {
+			d := decider(t, uri, "web", &mongodb.Options{Announcements: "news"})
+			if name == "FerretDB" {
+				if err := d.CreateAnnouncements(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			feed := feedtest.Follow(t, d)
+			feedtest.Number(t, feed, 0)
+			feedtest.Passing(t, feedtest.Next(t, feed).Err, "news", "CreateAnnouncements")
+			if err := web(t, uri).CreateAnnouncements(t.Context()); err == nil {
+				t.Error("CreateAnnouncements without a name works")
+			}
+		})
 	}
-	if err := web(t, s.uri()).CreateAnnouncements(t.Context()); err == nil {
-		t.Error("CreateAnnouncements without a name works")
-	}
-}
-
-// FerretDB closes a tailable cursor at its end: the feed says so, and all poll.
-func TestAnnouncementsOnFerretDB(t *testing.T) {
-	d := mongodb.NewDecider(client(t, stores.FerretDB(t).URI), database, collection, "web", &mongodb.Options{Announcements: "news"})
-	if err := d.CreateAnnouncements(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	feed := feedtest.Follow(t, d)
-	feedtest.Number(t, feed, 0)
-	feedtest.Passing(t, feedtest.Next(t, feed).Err, "news")
-	feedtest.Write(t, d, 1, nil)
 }
 
 // The Example of package memory is a whole election.

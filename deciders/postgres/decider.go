@@ -21,7 +21,6 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/commit"
-	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/table"
 	"github.com/c8e606e4/leaderelection/internal/log/durations"
 )
 
@@ -65,7 +64,9 @@ type backend struct {
 	key      DB            // as it was given
 	own      *pgxpool.Pool // of Open; nil: the pool is the caller's
 	ear      any           // of Open: what those have in common that listen on one connection
-	table    *table.Table
+	name     string        // of the table, as given
+	mode     pgx.QueryExecMode
+	found    atomic.Pointer[relation]
 	election string
 	opts     Options
 	deaf     atomic.Int64 // until when there is no use in listening, in Unix seconds
@@ -79,32 +80,25 @@ var (
 	_ DB                         = (*pgxpool.Pool)(nil)
 )
 
-// Schema returns the statement that makes the table, for your migrations. Table is as for
-// NewDecider.
-func Schema(name string) string { return table.Schema(name) }
-
 // NewDecider returns a handle on the election of that name in a table, whose name may have a schema
 // before it ("ops.elections"). Upper and lower case matter. Configure the pool by Prepare, keep it
 // open while you use the Decider, and close it yourself. Best is a pool for the election alone: an
 // application that uses up a shared pool costs the leadership. Options may be nil. NewDecider does
 // no I/O.
 func NewDecider(db DB, name, election string, opts *Options) *Decider {
-	b := &backend{db: db, key: db, election: election, doubts: new(store.Doubts)}
+	b := &backend{db: db, key: db, name: name, mode: pgx.QueryExecModeExec, election: election, doubts: new(store.Doubts)}
 	if p, ok := db.(*pgxpool.Pool); ok && p != nil {
 		b.db = lender{p}
 	}
 	if opts != nil {
 		b.opts = *opts
 	}
-	wrong := cmp.Or(table.Check(name, election), durations.Fault("FeedSilence", b.opts.FeedSilence, durations.Least))
+	wrong := cmp.Or(checkNames(name, election), durations.Fault("FeedSilence", b.opts.FeedSilence, durations.Least))
 	b.opts.FeedSilence = cmp.Or(b.opts.FeedSilence, 30*time.Second)
-	mode := pgx.QueryExecModeExec
 	if p, ok := db.(pool); ok && !none(db) && p.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
-		mode = pgx.QueryExecModeSimpleProtocol // some poolers know no other
+		b.mode = pgx.QueryExecModeSimpleProtocol // some poolers know no other
 	}
-	b.table = table.New(b.db, name, mode, b.opts.CreateTable)
-	place := b.place("", "table "+b.table.Quoted)
-	d := &Decider{b: b, election: store.Election[token]{Store: b, Package: "postgres", Ours: true, Place: place, Wrong: wrong}}
+	d := &Decider{b: b, election: store.Election[token]{Store: b, Package: "postgres", Ours: true, Place: b.place("", "table "+quoted(name)), Wrong: wrong}}
 	if none(db) {
 		d.election.Wrong = errors.New("the pool is nil")
 	}
@@ -153,11 +147,10 @@ func (d *Decider) String() string { return d.election.Where() }
 
 // Where implements store.Placed.
 func (b *backend) Where() string {
-	at := b.table.Found()
-	if at == nil {
-		return ""
+	if at := b.found.Load(); at != nil {
+		return b.place(at.server, at.String())
 	}
-	return b.place(at.Server, at.String())
+	return ""
 }
 
 // place names the hosts that the pool connects to, or else the server.
@@ -210,12 +203,12 @@ func (b *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
 // read returns the row, and the channel of its notifications. Where there is no row
 // that is empty.
 func (b *backend) read(ctx context.Context) (s store.Stored[token], channel string, err error) {
-	at, err := b.table.Find(ctx)
+	at, err := b.find(ctx)
 	if err != nil {
 		return s, "", err
 	}
 	var text string
-	err = b.db.QueryRow(ctx, at.Read, b.table.Mode, b.election).Scan(&s.At.version, &channel, &s.At.micros, &text)
+	err = b.db.QueryRow(ctx, at.read, b.mode, b.election).Scan(&s.At.version, &channel, &s.At.micros, &text)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return store.Stored[token]{None: true}, "", nil
 	}
@@ -225,13 +218,13 @@ func (b *backend) read(ctx context.Context) (s store.Stored[token], channel stri
 
 // Swap implements store.Store.
 func (b *backend) Swap(ctx context.Context, was token, data []byte, e *leaderelection.RaceEntry) (none token, err error) {
-	at, err := b.table.Find(ctx)
+	at, err := b.find(ctx)
 	if err != nil {
 		return none, err
 	}
 	// One who could not prove that it was elected does not keep others out for a term.
 	if !b.proves.Load() {
-		if err := commit.Run(ctx, b.db, commit.Check, []any{b.table.Mode}); err != nil {
+		if err := commit.Run(ctx, b.db, commit.Check, []any{b.mode}); err != nil {
 			return none, err
 		}
 		b.proves.Store(true)
@@ -239,12 +232,12 @@ func (b *backend) Swap(ctx context.Context, was token, data []byte, e *leaderele
 	for tries := 0; ; tries++ {
 		// Never the same twice, even when the row was deleted and made again.
 		now := token{version: rand.Text()}
-		sql, more := at.Update, [2]string{was.version, table.Payload(now.version, data)}
+		sql, more := at.update, [2]string{was.version, payload(now.version, data)}
 		if was.version == "" {
-			sql, more = at.Insert, [2]string{table.NewChannel(), at.Hello(b.election)}
+			sql, more = at.insert, [2]string{newChannel(), at.hello(b.election)}
 		}
 		number, lost := b.doubts.Begin(e.Incarnation)
-		err = commit.Run(ctx, b.db, sql, []any{b.table.Mode, b.election, now.version, string(data), more[0], more[1]}, &now.micros, nil)
+		err = commit.Run(ctx, b.db, sql, []any{b.mode, b.election, now.version, string(data), more[0], more[1]}, &now.micros, nil)
 		switch {
 		case err == nil:
 			b.doubts.Landed(number, now.version)
@@ -252,7 +245,7 @@ func (b *backend) Swap(ctx context.Context, was token, data []byte, e *leaderele
 		case errors.Is(err, pgx.ErrNoRows):
 			lost()
 			return none, &leaderelection.LostRaceError{}
-		case table.Code(err) != table.SerializationFailure:
+		case code(err) != serializationFailure:
 			return none, err
 		}
 		lost()
@@ -287,18 +280,18 @@ func (d *Decider) current(ctx context.Context) (*leaderelection.RaceEntry, error
 		if replaced[version] {
 			return nil, store.ErrLags
 		}
-		var at *table.Place
-		if at, err = d.b.table.Find(ctx); err != nil {
+		var at *relation
+		if at, err = d.b.find(ctx); err != nil {
 			return nil, err
 		}
-		err = d.b.touch(ctx, at.Touch, []any{d.b.table.Mode, d.b.election, version})
+		err = d.b.touch(ctx, at.touch, []any{d.b.mode, d.b.election, version})
 		switch {
 		case err == nil:
 			d.b.doubts.Settle(version)
 			return e, nil
 		case errors.Is(err, pgx.ErrNoRows):
 			replaced[version] = true
-		case table.Code(err) != table.SerializationFailure:
+		case code(err) != serializationFailure:
 			return nil, fmt.Errorf("making sure that an earlier write, which had no response, is safe and on the standbys: %w", err)
 		}
 	}
@@ -317,7 +310,7 @@ func (b *backend) touch(ctx context.Context, sql string, args []any) error {
 	defer cancel()
 	var names string
 	var streaming int
-	switch asked := b.db.QueryRow(asking, waitsFor, b.table.Mode).Scan(&names, &streaming); {
+	switch asked := b.db.QueryRow(asking, waitsFor, b.mode).Scan(&names, &streaming); {
 	case asked != nil:
 		return fmt.Errorf("no answer within %v: %w", patience, err)
 	case names != "":
@@ -339,8 +332,8 @@ func (b *backend) inDoubt(e *leaderelection.RaceEntry) bool {
 
 // Judge implements store.Store.
 func (b *backend) Judge(err error) store.Verdict {
-	if c := table.Code(err); c != "" {
-		return b.table.Judge(c)
+	if c := code(err); c != "" {
+		return b.judge(c)
 	}
 	switch {
 	case errors.Is(err, puddle.ErrClosedPool):

@@ -3,10 +3,10 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/c8e606e4/leaderelection/deciders/durability"
 	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/commit"
-	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/table"
 )
 
 var _ durability.Examiner = (*Decider)(nil)
@@ -25,16 +25,16 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 	var fsync, pages, names, others string
 	var standby bool
 	var receivers int
-	var at *table.Place
+	var at *relation
 	err := d.election.Ready(ctx)
 	if err == nil {
-		at, err = d.b.table.Find(ctx)
+		at, err = d.b.find(ctx)
 	}
 	if err == nil {
-		err = commit.Run(ctx, d.b.db, commit.Check, []any{d.b.table.Mode})
+		err = commit.Run(ctx, d.b.db, commit.Check, []any{d.b.mode})
 	}
 	if err == nil {
-		err = d.b.db.QueryRow(ctx, settings, d.b.table.Mode, at.Table, at.Schema).Scan(&fsync, &pages, &names, &standby, &receivers, &others)
+		err = d.b.db.QueryRow(ctx, settings, d.b.mode, at.table, at.schema).Scan(&fsync, &pages, &names, &standby, &receivers, &others)
 	}
 	if err != nil {
 		return nil, d.election.Failed(ctx, "examining the server of", err)
@@ -58,8 +58,8 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 	warn(!standby && names != "" && receivers > of,
 		fmt.Sprintf("synchronous_standby_names is %q, and replication has %d receivers: a fail-over to one that is not named forgets confirmed writes, and two may lead", names, receivers),
 		"never promote the others, or name them")
-	warn(others != "" && !d.b.table.Qualified(),
+	warn(others != "" && !strings.Contains(d.b.name, "."),
 		fmt.Sprintf("this is %s, and there are tables of that name in the schemas %s: a candidate with another search_path takes part in another election, and leads as well", at, others),
-		"name the schema, as in table="+at.Schema+"."+at.Table+", or drop the others")
+		"name the schema, as in table="+at.schema+"."+at.table+", or drop the others")
 	return all, nil
 }

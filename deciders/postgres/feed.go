@@ -16,7 +16,6 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/ear"
-	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/table"
 )
 
 const (
@@ -29,16 +28,11 @@ const (
 	deafTime = 10 * time.Minute
 )
 
-// Changes implements leaderelection.ChangeFeed, by LISTEN on a connection outside of the pool. The
-// feeds of all Deciders on one pool share one connection. A feed fails:
-//
-//   - if that connection breaks;
-//   - if the server does not answer after a silence;
-//   - if the feed does not hear itself, because a transaction pooler is in between;
-//   - if the server refuses LISTEN, as a standby does.
-//
-// In the last two cases it fails once. Later feeds of this handle stay silent until one can listen,
-// so that the record is polled and nothing is logged repeatedly.
+// Changes implements leaderelection.ChangeFeed, by LISTEN on a connection outside of the pool, which
+// the feeds of all Deciders on one pool share. A feed fails if that connection breaks, or if the server does
+// not answer after a silence. It fails once if it does not hear itself, because a transaction pooler is in
+// between, or if the server refuses LISTEN, as a standby does. Later feeds of this handle then stay silent
+// until one can listen, so that the record is polled and nothing is logged repeatedly.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return d.election.Follow(ctx, func(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
 		for d.b.listening(ctx) {
@@ -94,11 +88,11 @@ func (b *backend) connect(ctx context.Context) (*pgx.Conn, error) {
 
 // follow returns nil if the loop was left.
 func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
-	at, err := d.b.table.Find(ctx)
+	at, err := d.b.find(ctx)
 	if err != nil {
 		return err
 	}
-	l := &listener{d: d, ear: ear.Join(d.b.earKey(), d.b.connect), hello: at.Hello(d.b.election), inbox: ear.NewInbox()}
+	l := &listener{d: d, ear: ear.Join(d.b.earKey(), d.b.connect), hello: at.hello(d.b.election), inbox: ear.NewInbox()}
 	defer l.ear.Leave(l.inbox)
 	if err := l.begin(ctx); err != nil {
 		return err
@@ -114,7 +108,7 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 type listener struct {
 	d       *Decider
 	ear     *ear.Ear
-	inbox   *ear.Inbox
+	inbox   ear.Inbox
 	hello   string
 	channel string // the row's, empty if there is none
 }
@@ -131,7 +125,7 @@ func (l *listener) begin(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, ear.AnswerTime)
 	defer cancel()
 	if err := l.ear.Subscribe(asking, l.inbox, l.hello, echo); err != nil {
-		switch table.Code(err) {
+		switch code(err) {
 		case "25006", "0A000", "42601", "42501": // a standby; a server that has it not, or does not know it, or not for all
 			l.d.b.deafen(refusedTime)
 			err = fmt.Errorf("%w: %w", err, errDeaf)
@@ -139,14 +133,14 @@ func (l *listener) begin(ctx context.Context) error {
 		return l.unanswered(ctx, asking, err)
 	}
 	defer l.ear.Unsubscribe(l.inbox, echo)
-	if _, err := l.d.b.db.Exec(asking, "SELECT pg_catalog.pg_notify($1::text, $2::text)", l.d.b.table.Mode, echo, word); err != nil {
+	if _, err := l.d.b.db.Exec(asking, "SELECT pg_catalog.pg_notify($1::text, $2::text)", l.d.b.mode, echo, word); err != nil {
 		return l.unanswered(ctx, asking, err)
 	}
 	patience := time.NewTimer(echoTime)
 	defer patience.Stop()
 	for {
 		select {
-		case n := <-*l.inbox:
+		case n := <-l.inbox:
 			if n == nil || n.Payload == word { // what is left out was heard, too
 				l.d.b.deaf.Store(0)
 				return nil
@@ -209,7 +203,7 @@ func (l *listener) next(ctx context.Context) (*leaderelection.RaceEntry, error) 
 	silence := time.NewTimer(l.d.b.opts.FeedSilence)
 	defer silence.Stop()
 	select {
-	case n := <-*l.inbox:
+	case n := <-l.inbox:
 		if e := l.pushed(n); e != nil {
 			return e, nil
 		}
@@ -239,7 +233,7 @@ func (l *listener) pushed(n *pgconn.Notification) *leaderelection.RaceEntry {
 	if n == nil {
 		return nil
 	}
-	version, micros, text, whole := table.ParsePayload(n.Payload)
+	version, micros, text, whole := parsePayload(n.Payload)
 	if n.Channel != l.channel || !whole {
 		return nil
 	}

@@ -165,7 +165,11 @@ func TestSeveralHosts(t *testing.T) {
 	primary := stores.Postgres(t)
 	standby := stores.PostgresStandby(t, primary)
 	both := standby.Addr + "," + primary.Addr
-	feedtest.Write(t, opened(t, both, ""), 1, nil)
+	d := opened(t, both, "")
+	feedtest.Write(t, d, 1, nil)
+	if s := d.String(); !strings.Contains(s, both) {
+		t.Error(s)
+	}
 	feedtest.Passing(t, feedtest.WriteError(t, opened(t, both, "&target_session_attrs=any"), 2, nil), "connect to the primary")
 }
 
@@ -299,24 +303,18 @@ func TestOpen(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	feedtest.OpenRefuses(t, postgres.Open, map[string]string{
-		"mysql://localhost?election=e":                                                                   "scheme",
-		"postgres://localhost/db":                                                                        "?election=",
-		"postgres://localhost/db?election=":                                                              "?election=",
-		"postgres://localhost/db?election=e#f":                                                           "%23",
-		"postgres:?election=e":                                                                           "//",
-		"postgres://localhost/db?election=e&election=f":                                                  `"election" is given 2 times`,
+		"mysql://localhost?election=e": "scheme",
+		"postgres://localhost/db":      "?election=",
+		"postgres:?election=e":         "//",
 		"postgres://localhost/db?election=e&sslmode=disable&sslmode=require":                             `"sslmode" is given 2 times`,
 		"postgres://localhost/db?election=e&colour=red":                                                  `no parameter "colour"`,
 		"postgres://localhost/db?election=e&create=perhaps":                                              `"create"`,
 		"postgres://localhost/db?election=e&listen=perhaps":                                              `"listen"`,
 		"postgres://localhost/db?election=e&feed_silence=5":                                              `"feed_silence"`,
-		"postgres://localhost/db?election=e&feed_silence=-5s":                                            `"feed_silence"`,
 		"postgres://localhost/db?election=e&sslmode=sometimes":                                           "sslmode",
 		"postgres://localhost/db?election=e&sslmode=disable&tls_ca=/x":                                   "leave out sslmode=disable",
-		"postgres://localhost/db?election=e&sslmode=prefer&tls_cert=/x&tls_key=/y":                       "leave out sslmode=prefer",
 		"postgres://localhost/db?election=e&tls_ca=/no/such/file":                                        "/no/such/file",
 		"postgres://localhost/db?election=e&pool_max_conns=many":                                         "pool_max_conns",
-		"postgres://u:s3cret@localhost/db?election=e;x":                                                  "semicolon",
 		"postgres://u:s3cret@localhost/db?election=e&sslmode=x&password=s3cret":                          "sslmode",
 		"postgres://localhost/db?election=e&listen_url=postgres%3A%2F%2Fu%3As3cret%40h%2F%3Fsslmode%3Dx": `"listen_url"`,
 	})
@@ -334,11 +332,7 @@ func TestAccess(t *testing.T) {
 	exec(t, p, `ALTER DEFAULT PRIVILEGES FOR ROLE app GRANT ALL ON TABLES TO candidate`)
 	p.Close()
 	for _, name := range []string{"server.pem", "server.key", "ca.pem"} {
-		content, err := os.ReadFile(ca.Path(name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		server.Give(t, name, content)
+		server.Give(t, name, content(t, ca.Path(name)))
 	}
 	server.Set("listen_addresses=127.0.0.1,127.0.0.2", "ssl=on", "ssl_cert_file=server.pem", "ssl_key_file=server.key", "ssl_ca_file=ca.pem", "password_encryption=scram-sha-256")
 	server.HBA(t, "hostssl all candidate 127.0.0.1/32 cert", "hostssl all all 127.0.0.1/32 scram-sha-256")
@@ -364,10 +358,10 @@ func TestAccess(t *testing.T) {
 
 	// The authority's certificate may be renewed: the file is read for each connection.
 	renewed := filepath.Join(t.TempDir(), "ca.pem")
-	copyFile(t, other.Path("ca.pem"), renewed)
+	write(t, renewed, content(t, other.Path("ca.pem")))
 	late := pg.Opened(t, at("app:secret", "&tls_ca="+renewed))
 	feedtest.Refuses(t, late, "certificate", "tls_ca")
-	copyFile(t, ca.Path("ca.pem"), renewed)
+	write(t, renewed, content(t, ca.Path("ca.pem")))
 	feedtest.Reads(t, late, 2)
 
 	for address, words := range map[string][]string{
@@ -388,13 +382,18 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-func copyFile(t *testing.T, from, to string) {
+func content(t *testing.T, file string) []byte {
 	t.Helper()
-	content, err := os.ReadFile(from)
+	c, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(to, content, 0o600); err != nil {
+	return c
+}
+
+func write(t *testing.T, file string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -489,9 +488,7 @@ func TestRenewedPasswords(t *testing.T) {
 		exec(t, p, `ALTER ROLE app PASSWORD '`+password+`'`)
 		line := fmt.Sprintf("%s:%s:*:app:%s\n", host, port, password)
 		for file, text := range map[string]string{env: line, passfile: line, service: "[ours]\nuser=app\npassword=" + password + "\n"} {
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			write(t, file, []byte(text))
 		}
 	}
 	renew("first")

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
@@ -88,9 +87,9 @@ func decider(db postgres.DB) *postgres.Decider {
 func TestConformance(t *testing.T) {
 	server := stores.Postgres(t)
 	for name, more := range map[string]string{
-		"default":         "",
-		"simple protocol": "&default_query_exec_mode=simple_protocol",
-		"serializable":    "&options=-c%20default_transaction_isolation%3Dserializable",
+		"default":                    "",
+		"simple protocol":            "&default_query_exec_mode=simple_protocol",
+		"serializable, Tokyo's time": "&options=-c%20default_transaction_isolation%3Dserializable%20-c%20timezone%3DAsia/Tokyo",
 	} {
 		s := pg
 		s.Address += more
@@ -104,17 +103,6 @@ func TestProcesses(t *testing.T) {
 }
 func TestFaults(t *testing.T)              { pg.Faults(t) }
 func TestAbandonedConnection(t *testing.T) { pg.Abandons(t, "&pool_min_conns=3") }
-
-func TestCommitTS(t *testing.T) {
-	d := decider(pool(t, stores.Postgres(t).Addr, "options=-c%20timezone%3DAsia/Tokyo"))
-	token := feedtest.Write(t, d, 1, nil)
-	if age := time.Since(token.CommitTS()); age.Abs() > time.Minute {
-		t.Errorf("CommitTS is %v from now", age)
-	}
-	if feedtest.Read(t, d).Token != token {
-		t.Error("the token read is another than the one written")
-	}
-}
 
 // After a fail-over behind an address that stays, the old primary answers on the connections that
 // there are, and takes no writes. Both the pool that Open makes and a caller's leave it.

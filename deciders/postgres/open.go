@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"os"
 	"slices"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/commit"
-	naming "github.com/c8e606e4/leaderelection/deciders/postgres/internal/table"
 	"github.com/c8e606e4/leaderelection/internal/clients"
 )
 
@@ -62,15 +60,13 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 
 // known are the parameters of pgx's that an address may have. PostgreSQL takes any
 // other one for a setting of the session, and refuses it only when connecting.
-var known = map[string]bool{
-	"host": true, "port": true, "database": true, "user": true, "password": true, "passfile": true, "connect_timeout": true,
-	"sslmode": true, "sslcertmode": true, "sslpassword": true, "sslsni": true,
-	"sslnegotiation": true, "channel_binding": true, "require_auth": true, "krbspn": true, "krbsrvname": true,
-	"min_protocol_version": true, "max_protocol_version": true,
-	"target_session_attrs": true, "service": true, "servicefile": true, "application_name": true, "search_path": true, "options": true,
-	"default_query_exec_mode": true, "statement_cache_capacity": true, "description_cache_capacity": true,
-	"pool_max_conns": true, "pool_min_conns": true, "pool_min_idle_conns": true, "pool_max_conn_lifetime": true, "pool_max_conn_idle_time": true,
-	"pool_health_check_period": true, "pool_max_conn_lifetime_jitter": true, "pool_ping_timeout": true,
+var known = []string{
+	"application_name", "channel_binding", "connect_timeout", "database", "default_query_exec_mode", "description_cache_capacity",
+	"host", "krbspn", "krbsrvname", "max_protocol_version", "min_protocol_version", "options", "passfile", "password",
+	"pool_health_check_period", "pool_max_conn_idle_time", "pool_max_conn_lifetime", "pool_max_conn_lifetime_jitter",
+	"pool_max_conns", "pool_min_conns", "pool_min_idle_conns", "pool_ping_timeout", "port", "require_auth", "search_path", "service",
+	"servicefile", "sslcertmode", "sslmode", "sslnegotiation", "sslpassword", "sslsni", "statement_cache_capacity",
+	"target_session_attrs", "user",
 }
 
 func open(ctx context.Context, u *url.URL) (*Decider, error) {
@@ -87,12 +83,12 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	election, table := p.String("election"), cmp.Or(p.String("table"), "leaderelection")
 	if election == "" {
 		p.Wrong("it lacks the parameter election: add ?election=name")
-	} else if err := naming.Check(table, election); err != nil {
+	} else if err := checkNames(table, election); err != nil {
 		p.Wrong("%w", err)
 	}
 	opts, listen := options(p)
 	files := p.TLSFiles()
-	theirs := p.Take("pgx's "+strings.Join(slices.Sorted(maps.Keys(known)), ", "), func(name string) bool { return known[name] })
+	theirs := p.Take("pgx's "+strings.Join(known, ", "), func(name string) bool { return slices.Contains(known, name) })
 	switch mode := theirs.Get("sslmode"); {
 	case mode == "disable" || mode == "allow" || mode == "prefer":
 		files.Exclude(p, "sslmode="+mode)

@@ -10,13 +10,9 @@
 //
 // The tests run whole elections through the real driver on an imitation of the server, which
 // understands the queries of this package. It behaves as a RethinkDB 2.4.4 (one server, and three)
-// did: it tells changefeeds of what it later undoes, stalls writes, and makes two tables of one
-// name. The driver's mock tests each query and each response as well.
-//
-// To run the suite, the hand-over and three processes on a server, set
-// LEADERELECTION_TEST_RETHINKDB to its host:port, and use go test. They pass on a RethinkDB 2.4.4
-// (2026-11-26): one server, and three. docs/reliability.md has the results of 20 minutes with failing
-// servers and links.
+// did: it tells changefeeds of what it later undoes, and stalls writes. To run the suite, the hand-over
+// and three processes on a server as well, set LEADERELECTION_TEST_RETHINKDB to its host:port.
+// docs/reliability.md has what RethinkDB 2.4.4 did.
 //
 // # What is written where
 //
@@ -435,35 +431,27 @@ func judge(err error) store.Verdict {
 	if v := remedies.Judge(brief{err}); v != (store.Verdict{}) {
 		return v
 	}
-	var decode *encoding.DecodeTypeError
 	switch {
-	case errors.As(err, &decode):
+	case is[*encoding.DecodeTypeError](err):
 		return store.Permanent("the row is not ours, or was edited: repair or remove it")
-	case wrongQuery(err):
+	case is[r.RQLClientError](err), is[r.RQLServerCompileError](err), is[r.RQLCompileError](err), is[r.RQLQueryLogicError](err), is[r.RQLAuthError](err):
 		return store.Permanent("the server does not accept the query")
 	}
 	return store.Verdict{}
 }
 
-// said is an error's text without the query, which the driver adds to it, and in which
-// there is all that the candidate writes.
-func said(err error) string {
-	text, _, _ := strings.Cut(err.Error(), " in:\n")
-	return text
+// is reports whether err wraps one of that type.
+func is[E error](err error) bool {
+	var e E
+	return errors.As(err, &e)
 }
 
-// brief is an error that says no more than said.
+// brief is an error without the query, which the driver adds to its text, and in which
+// there is all that the candidate writes.
 type brief struct{ error }
 
-func (b brief) Error() string { return said(b.error) }
-func (b brief) Unwrap() error { return b.error }
-
-// wrongQuery reports whether the server, or the driver, refused the query for what it is.
-func wrongQuery(err error) bool {
-	var client r.RQLClientError
-	var compile r.RQLServerCompileError
-	var compile2 r.RQLCompileError
-	var logic r.RQLQueryLogicError
-	var auth r.RQLAuthError
-	return errors.As(err, &client) || errors.As(err, &compile) || errors.As(err, &compile2) || errors.As(err, &logic) || errors.As(err, &auth)
+func (b brief) Error() string {
+	text, _, _ := strings.Cut(b.error.Error(), " in:\n")
+	return text
 }
+func (b brief) Unwrap() error { return b.error }

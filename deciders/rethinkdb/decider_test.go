@@ -3,7 +3,6 @@ package rethinkdb_test
 import (
 	"context"
 	"errors"
-	"iter"
 	"maps"
 	"testing"
 	"time"
@@ -11,14 +10,10 @@ import (
 	p "gopkg.in/rethinkdb/rethinkdb-go.v6/ql2"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
-
-func TestConformance(t *testing.T) {
-	everyServer(t, func(t *testing.T, addr string) { decidertest.Run(t, elections(addr), nil) })
-}
 
 // A row that is none of ours is reported, and left alone.
 func TestForeignRowIsLeftAlone(t *testing.T) {
@@ -54,30 +49,68 @@ func TestOtherFieldsAreLeftAlone(t *testing.T) {
 	if s.rows["web"].(map[string]any)["note"] != "ours" {
 		t.Errorf("the row is %v", s.rows["web"])
 	}
-	if age := time.Since(token.CommitTS()); age.Abs() > time.Minute {
-		t.Errorf("CommitTS is %v ago", age)
-	}
 	if ts := feedtest.Read(t, d).Token.CommitTS(); !ts.Equal(token.CommitTS()) {
 		t.Errorf("CommitTS read %v, written %v", ts, token.CommitTS())
 	}
 }
 
-// A refusal tells who stood in the way, also that there was nobody.
+// A refusal tells who stood in the way, even that there was nobody.
 func TestLostRaceHasTheCurrentRecord(t *testing.T) {
 	s, d := imitated(t)
 	first := feedtest.Write(t, d, 1, nil)
 	feedtest.Write(t, d, 2, first)
-	var lost *leaderelection.LostRaceError
+	lost := func(token leaderelection.LeaderToken) *leaderelection.RaceEntry {
+		t.Helper()
+		var lost *leaderelection.LostRaceError
+		if err := feedtest.WriteError(t, d, 9, token); !errors.As(err, &lost) || lost.Current == nil {
+			t.Fatalf("with token %v: %v", token, err)
+		}
+		return lost.Current
+	}
 	for _, token := range []leaderelection.LeaderToken{nil, first} {
-		if _, err := d.WriteEntry(t.Context(), feedtest.State(9, token)); !errors.As(err, &lost) || lost.Current == nil || lost.Current.ElectionNumber != 2 {
-			t.Errorf("with token %v: %v", token, err)
+		if e := lost(token); e.ElectionNumber != 2 {
+			t.Errorf("with token %v: %+v", token, e)
 		}
 	}
 	s.set("web", nil)
-	if _, err := d.WriteEntry(t.Context(), feedtest.State(9, first)); !errors.As(err, &lost) || lost.Current == nil || !lost.Current.Vacant() {
-		t.Errorf("where the row was deleted: %v", err)
+	e := lost(first)
+	if !e.Vacant() {
+		t.Errorf("where the row was deleted: %+v", e)
 	}
-	feedtest.Write(t, d, 1, lost.Current.Token)
+	feedtest.Write(t, d, 1, e.Token)
+}
+
+// Each answer that RethinkDB's documentation says a write can have, and others: one that shows no other
+// version leaves the outcome open.
+func TestAnswersToAWrite(t *testing.T) {
+	changes := func(rows ...any) (all []any) {
+		for _, row := range rows {
+			all = append(all, map[string]any{"new_val": row, "old_val": nil})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		answer map[string]any
+		lost   bool // else: an open question
+	}{
+		"stale, and foreign":       {map[string]any{"unchanged": 1, "changes": changes(map[string]any{"id": "web"})}, true},
+		"deleted, without changes": {map[string]any{"skipped": 1, "changes": []any{}}, true},
+		"an error of the write":    {map[string]any{"errors": 1, "first_error": "it went wrong"}, false},
+		"no change is returned":    {map[string]any{"replaced": 1}, false},
+		"more changes than rows":   {map[string]any{"replaced": 2, "changes": changes(nil, nil)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, d := imitated(t)
+			for _, token := range []leaderelection.LeaderToken{nil, feedtest.Write(t, d, 1, nil)} {
+				s.inject(func(string) *fault { return &fault{lie: c.answer} })
+				if err := feedtest.WriteError(t, d, 9, token); c.lost {
+					feedtest.Lost(t, err)
+				} else {
+					feedtest.Passing(t, err, `"web"`)
+				}
+			}
+		})
+	}
 }
 
 // What the server answers, and what becomes of it.
@@ -90,6 +123,7 @@ func TestServerErrors(t *testing.T) {
 	}{
 		{refusal{p.Response_OP_FAILED, "Table `ops.elections` does not exist."}, "create"},
 		{refusal{p.Response_OP_FAILED, "Database `ops` does not exist."}, "create"},
+		{refusal{p.Response_OP_FAILED, "Table `ops.elections` is ambiguous; there are multiple tables with that name."}, "drop the empty ones"},
 		{refusal{p.Response_PERMISSION_ERROR, "User `x` does not have the required `read` permission"}, "grant"},
 		{refusal{p.Response_QUERY_LOGIC, "Primary key too long (max 127 characters)"}, "127"},
 		{refusal{p.Response_QUERY_LOGIC, "Something else about the query"}, "query"},
@@ -118,35 +152,25 @@ func TestServerErrors(t *testing.T) {
 // version that this write gave it: it has happened.
 func TestLostAnswer(t *testing.T) {
 	s, d := imitated(t)
-	var token leaderelection.LeaderToken
-	for n := range uint64(2) { // the first creates
-		once := true
-		s.inject(func(kind string) *fault {
-			if kind == "replace" && once {
-				once = false
-				return &fault{cutLate: true}
-			}
+	losses := 0
+	s.inject(func(kind string) *fault {
+		if kind != "replace" || losses == 0 {
 			return nil
-		})
-		token = feedtest.Write(t, d, n+1, token)
-		if e := feedtest.Read(t, d); uint64(e.ElectionNumber) != n+1 || e.Token != token {
+		}
+		losses--
+		return &fault{cutLate: true}
+	})
+	var token leaderelection.LeaderToken
+	for n := uint64(1); n <= 2; n++ { // the first creates
+		losses = 1
+		token = feedtest.Write(t, d, n, token)
+		if e := feedtest.Read(t, d); uint64(e.ElectionNumber) != n || e.Token != token {
 			t.Errorf("read %+v", e)
 		}
 	}
-	// Every attempt's answer is lost: an open question.
-	s.inject(func(kind string) *fault {
-		if kind == "replace" {
-			return &fault{cutLate: true}
-		}
-		return nil
-	})
+	losses = 1000 // every attempt's answer: an open question
 	feedtest.Passing(t, feedtest.WriteError(t, d, 3, token))
 	feedtest.Reads(t, d, 3)
-}
-
-func TestNoName(t *testing.T) {
-	d := rethinkdb.NewDecider(connect(t, imitate(t).addr), database, table, "", nil)
-	feedtest.Refuses(t, d, "name")
 }
 
 // With a server that does not answer every call returns when its ctx ends, which the
@@ -159,13 +183,13 @@ func TestNoAnswer(t *testing.T) {
 		feedtest.TimesOut(t, 10*time.Millisecond, d, token, `"web"`)
 	}
 	s.inject(nil)
-	s.stop()
-	s.start(t, s.addr)
+	s.Refuse()
+	s.Heal()
 	feedtest.Write(t, d, 3, feedtest.Read(t, d).Token)
 }
 
 func TestClosedSession(t *testing.T) {
-	session := connect(t, imitate(t).addr)
+	session := connect(t, imitate(t).Addr)
 	d := rethinkdb.NewDecider(session, database, table, "web", nil)
 	feed := feedtest.Follow(t, d)
 	feedtest.Number(t, feed, 0)
@@ -183,25 +207,15 @@ func TestClosedSession(t *testing.T) {
 	}
 }
 
-// Two tables of one name are told by everything, with what to do.
-func TestTwoTables(t *testing.T) {
-	s := imitate(t)
-	s.tables = 2
-	d := web(t, s.addr)
-	for _, err := range feedtest.Errors(t, d) {
-		feedtest.Permanent(t, err, "ambiguous", "table_config", "drop the empty ones", `"web"`)
-	}
-}
-
 // A table with another primary key is no use, and not written to.
 func TestOtherPrimaryKey(t *testing.T) {
 	for _, key := range []string{"name", "version"} {
 		s := imitate(t)
 		s.key = key
-		d := web(t, s.addr)
+		d := web(t, s.Addr)
 		feedtest.Permanent(t, feedtest.WriteError(t, d, 1, nil), "primary key must be", `"web"`)
 		ours := imitate(t)
-		feedtest.Write(t, web(t, ours.addr), 1, nil)
+		feedtest.Write(t, web(t, ours.Addr), 1, nil)
 		row := ours.rows["web"].(map[string]any)
 		row["id"] = "another" // as it may be where that is a field like others
 		s.set("web", row)
@@ -229,9 +243,8 @@ func TestErrorsSayNoQuery(t *testing.T) {
 // A table whose write_acks is single acknowledges what a majority lacks: such a write does
 // not count, and when the others have gone on without it, it never was.
 func TestSingleAcks(t *testing.T) {
-	s := imitate(t)
+	s, d := imitated(t)
 	s.singleAcks = true
-	d := web(t, s.addr)
 	first := feedtest.Write(t, d, 1, nil)
 	s.cutOff()
 	acknowledged := make(chan struct{})
@@ -243,10 +256,7 @@ func TestSingleAcks(t *testing.T) {
 		return nil
 	})
 	written := make(chan error, 1)
-	go func() {
-		_, err := d.WriteEntry(t.Context(), feedtest.State(2, first))
-		written <- err
-	}()
+	go func() { written <- feedtest.WriteError(t, d, 2, first) }()
 	<-acknowledged
 	select {
 	case err := <-written:
@@ -293,17 +303,42 @@ func TestDurability(t *testing.T) {
 	feedtest.Permanent(t, err, "examining", "config")
 }
 
-// RethinkDB keeps text, and puts other letters in the place of what is no UTF-8: a name of
-// such bytes is refused before anything is asked.
-func TestNamesAreUTF8(t *testing.T) {
+// A name is refused before anything is asked if it is empty, or no UTF-8: RethinkDB puts other letters in
+// the place of such bytes.
+func TestBadNames(t *testing.T) {
 	s := imitate(t)
-	for _, names := range [][3]string{{"\xff", table, "web"}, {database, "\xff", "web"}, {database, table, "we\xffb"}} {
-		d := rethinkdb.NewDecider(connect(t, s.addr), names[0], names[1], names[2], nil)
-		feedtest.Refuses(t, d, "UTF-8")
+	for _, names := range [][3]string{{database, table, ""}, {"\xff", table, "web"}, {database, "\xff", "web"}, {database, table, "we\xffb"}} {
+		d := rethinkdb.NewDecider(connect(t, s.Addr), names[0], names[1], names[2], nil)
+		feedtest.Refuses(t, d, "name")
 	}
 	if s.count("get")+s.count("replace") > 0 {
 		t.Error("it was asked for")
 	}
+}
+
+// elected is a term of leadership, as its leader sees it.
+type elected struct {
+	ctx  context.Context
+	view *leaderelection.TimeView
+}
+
+// candidate campaigns, and sends what its feed tells, too.
+func candidate(t *testing.T, d *rethinkdb.Decider) (c *leaderelection.Campaign, leads chan elected, told chan leaderelection.RaceEntry) {
+	t.Helper()
+	leads, told = make(chan elected, 10), make(chan leaderelection.RaceEntry, 1000)
+	c, err := leaderelection.Config{
+		Decider: d, LeaderID: "a", TermLength: time.Second, ClockPolicy: leaderelection.SharedClock,
+		Trace: &leaderelection.Trace{
+			StoreOp: func(op leaderelection.StoreOp) { t.Logf("%s took %v: %v", op.Kind, op.Duration, op.Err) },
+			News:    func(e leaderelection.RaceEntry) { told <- e },
+		},
+		OnElected: func(ctx context.Context, view *leaderelection.TimeView) { leads <- elected{ctx, view} },
+	}.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { <-c.Done() })
+	return c, leads, told
 }
 
 // cutOffAtWrite cuts the server off when the next write has reached it.
@@ -316,65 +351,21 @@ func (s *imitation) cutOffAtWrite() {
 	})
 }
 
-// elected is a term of leadership, as its leader sees it.
-type elected struct {
-	ctx  context.Context
-	view *leaderelection.TimeView
-}
-
-func candidate(t *testing.T, addr, election string, leads chan<- elected, told chan<- leaderelection.RaceEntry) *leaderelection.Campaign {
-	t.Helper()
-	c, err := leaderelection.Config{
-		Decider:  tellingDecider{rethinkdb.NewDecider(connect(t, addr), database, table, election, nil), told},
-		LeaderID: "a", TermLength: time.Second, ClockPolicy: leaderelection.SharedClock,
-		Trace:     &leaderelection.Trace{StoreOp: func(op leaderelection.StoreOp) { t.Logf("%s took %v: %v", op.Kind, op.Duration, op.Err) }},
-		OnElected: func(ctx context.Context, view *leaderelection.TimeView) { leads <- elected{ctx, view} },
-	}.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { <-c.Done() })
-	return c
-}
-
-var _ leaderelection.ChangeFeed = tellingDecider{}
-
-// tellingDecider hands on what its feed tells.
-type tellingDecider struct {
-	*rethinkdb.Decider
-	told chan<- leaderelection.RaceEntry
-}
-
-func (d tellingDecider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
-	return func(yield func(*leaderelection.RaceEntry, error) bool) {
-		for e, err := range d.Decider.Changes(ctx) {
-			if err == nil {
-				d.told <- *e
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
-}
-
 // A primary that is cut off tells of an acquisition that no majority has, and that is
 // undone: nobody leads by that, and when the others are back somebody does.
 func TestUncommittedAcquisition(t *testing.T) {
-	s := imitate(t)
+	s, d := imitated(t)
 	s.cutOffAtWrite()
-	leads, told := make(chan elected, 10), make(chan leaderelection.RaceEntry, 1000)
-	c := candidate(t, s.addr, "web", leads, told)
+	c, leads, told := candidate(t, d)
 	for e := range told { // its own, before the answer
 		if e.LeaderID == "a" {
 			break
 		}
 	}
-	three := time.NewTimer(3 * time.Second) // terms
 	select {
 	case <-leads:
 		t.Fatal("led by what a feed told of, which no majority has")
-	case <-three.C:
+	case <-time.After(3 * time.Second): // terms
 	}
 	if c.View().ValueInFuture() {
 		t.Error("the view is true by what a feed told of")
@@ -391,24 +382,22 @@ func TestUncommittedAcquisition(t *testing.T) {
 
 // The same of an extension: the view ends if it would have.
 func TestUncommittedExtension(t *testing.T) {
-	s := imitate(t)
-	leads, told := make(chan elected, 10), make(chan leaderelection.RaceEntry, 1000)
-	candidate(t, s.addr, "web", leads, told)
+	s, d := imitated(t)
+	_, leads, told := candidate(t, d)
 	first := <-leads
 	var extension uint64
-	for e := range told {
-		if extension = e.Extension; extension > 0 {
-			break
+	after := func(was uint64) {
+		for e := range told {
+			if extension = e.Extension; extension > was {
+				return
+			}
 		}
 	}
+	after(0)
 	<-time.After(50 * time.Millisecond) // the answer of that one
 	end := first.view.Get()
 	s.cutOffAtWrite()
-	for e := range told {
-		if e.Extension > extension {
-			break
-		}
-	}
+	after(extension)
 	<-first.ctx.Done()
 	if cause := context.Cause(first.ctx); !errors.Is(cause, leaderelection.ErrExpired) {
 		t.Errorf("it ended with %v", cause)
@@ -423,56 +412,47 @@ func TestUncommittedExtension(t *testing.T) {
 	}
 }
 
-// What a write that is undone looks like: pushed, without an answer, then indeterminate;
-// a read does not show it, and its token is void.
-func TestUndoneWrite(t *testing.T) {
-	s, d := imitated(t)
-	token := feedtest.Write(t, d, 1, nil)
-	feed := feedtest.Follow(t, d)
-	feedtest.Number(t, feed, 1)
-	s.cutOff()
-	written := make(chan error, 1)
-	go func() {
-		_, err := d.WriteEntry(t.Context(), feedtest.State(2, token))
-		written <- err
-	}()
-	pushed := feedtest.Number(t, feed, 2)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if e, err := d.ReadCurrent(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a read of what no majority has: %+v, %v", e, err)
-	}
-	s.undo()
-	feedtest.Passing(t, <-written, "may or may not have been performed")
-	if e := feedtest.Read(t, d); e.ElectionNumber != 1 || e.Token != token {
-		t.Errorf("read %+v", e)
-	}
-	var lost *leaderelection.LostRaceError
-	if _, err := d.WriteEntry(t.Context(), feedtest.State(3, pushed.Token)); !errors.As(err, &lost) || lost.Current == nil || lost.Current.ElectionNumber != 1 {
-		t.Errorf("with the token of what was undone: %v", err)
-	}
-	feedtest.Write(t, d, 4, token)
-	feedtest.Number(t, feed, 4)
-}
-
-// A write that is stalled for a while, as when the primary and the Raft leader differ, is
-// told of before it is answered, and stands.
+// What a write looks like that is stalled for a while, as when the primary and the Raft leader differ: it
+// is told of before it is answered, and stands. Or it is undone: then the outcome is indeterminate, a read does
+// not show it, and its token is void.
 func TestStalledWrite(t *testing.T) {
-	s, d := imitated(t)
-	feed := feedtest.Follow(t, d)
-	feedtest.Number(t, feed, 0)
-	s.cutOff()
-	written := make(chan leaderelection.LeaderToken, 1)
-	go func() { written <- feedtest.Write(t, d, 1, nil) }()
-	pushed := feedtest.Number(t, feed, 1)
-	select {
-	case <-written:
-		t.Error("it was answered before the majority had it")
-	default:
+	for _, undone := range []bool{false, true} {
+		s, d := imitated(t)
+		token := feedtest.Write(t, d, 1, nil)
+		feed := feedtest.Follow(t, d)
+		feedtest.Number(t, feed, 1)
+		s.cutOff()
+		written := make(chan error, 1)
+		var next leaderelection.LeaderToken
+		go func() {
+			var err error
+			next, err = d.WriteEntry(t.Context(), feedtest.State(2, token))
+			written <- err
+		}()
+		pushed := feedtest.Number(t, feed, 2)
+		if e, err := d.ReadCurrent(storetest.Within(t, 100*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a read of what no majority has: %+v, %v", e, err)
+		}
+		select {
+		case err := <-written:
+			t.Fatalf("it was answered before the majority had it: %v", err)
+		default:
+		}
+		if !undone {
+			s.rejoin()
+			if err := <-written; err != nil || next != pushed.Token {
+				t.Errorf("written as %v, %v, and told of as %v", next, err, pushed.Token)
+			}
+			feedtest.Write(t, d, 3, pushed.Token)
+			continue
+		}
+		s.undo()
+		feedtest.Passing(t, <-written, "may or may not have been performed")
+		if e := feedtest.Read(t, d); e.ElectionNumber != 1 || e.Token != token {
+			t.Errorf("read %+v", e)
+		}
+		feedtest.Lost(t, feedtest.WriteError(t, d, 3, pushed.Token))
+		feedtest.Write(t, d, 4, token)
+		feedtest.Number(t, feed, 4)
 	}
-	s.rejoin()
-	if token := <-written; token != pushed.Token {
-		t.Errorf("written as %v, and told of as %v", token, pushed.Token)
-	}
-	feedtest.Write(t, d, 2, pushed.Token)
 }

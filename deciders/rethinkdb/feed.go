@@ -1,6 +1,7 @@
 package rethinkdb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -35,9 +36,12 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 	go func() { ended <- d.b.listen(feed, changes) }()
 	over := false
 	defer func() {
-		cancel()
-		if !over {
-			await(ended)
+		if cancel(); over {
+			return
+		}
+		select {
+		case <-ended:
+		case <-time.After(stopTimeout): // the server is silent: the driver ends by its own timeouts
 		}
 	}()
 	for {
@@ -80,11 +84,7 @@ func (b *backend) listen(ctx context.Context, changes chan<- *row) (ended error)
 		return err
 	}
 	defer func() { _ = cursor.Close() }()
-	for {
-		var c change
-		if !cursor.Next(&c) {
-			break
-		}
+	for c := (change{}); cursor.Next(&c); c = (change{}) {
 		if c.Error != "" {
 			return errors.New(c.Error)
 		}
@@ -94,18 +94,5 @@ func (b *backend) listen(ctx context.Context, changes chan<- *row) (ended error)
 			return ctx.Err()
 		}
 	}
-	if err := cursor.Err(); err != nil {
-		return err
-	}
-	return errors.New("the changefeed ended")
-}
-
-// await waits a moment for the driver to come to an end.
-func await(ended <-chan error) {
-	timer := time.NewTimer(stopTimeout)
-	defer timer.Stop()
-	select {
-	case <-ended:
-	case <-timer.C: // the server is silent: the driver ends by its own timeouts
-	}
+	return cmp.Or(cursor.Err(), errors.New("the changefeed ended"))
 }

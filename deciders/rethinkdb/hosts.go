@@ -33,9 +33,12 @@ type hosts struct {
 	turn     chan struct{} // one connects at a time
 }
 
-// newHosts connects to these servers, by opts and, unless it is nil, by TLS.
-func newHosts(opts r.ConnectOpts, addrs []string, tls *store.TLSFiles) *hosts {
-	return &hosts{opts: opts, addrs: addrs, tls: tls, sessions: make([]*r.Session, len(addrs)), heard: make([]time.Time, len(addrs)), turn: make(chan struct{}, 1)}
+func newHosts(p *parsed) *hosts {
+	h := &hosts{opts: p.connect, addrs: p.hosts, sessions: make([]*r.Session, len(p.hosts)), heard: make([]time.Time, len(p.hosts)), turn: make(chan struct{}, 1)}
+	if p.secure {
+		h.tls = &p.files
+	}
+	return h
 }
 
 var errClosed = fmt.Errorf("the Decider is closed: %w", leaderelection.ErrPermanent)
@@ -168,11 +171,8 @@ func (h *hosts) Drop(since time.Time) {
 // outcome reports whether another server may do better than the one that gave this error,
 // and whether it is its connection that has failed.
 func outcome(err error) (next, broken bool) {
-	var connection r.RQLConnectionError
-	var failed r.RQLOpFailedError
-	var unknown r.RQLOpIndeterminateError
 	switch {
-	case errors.As(err, &connection): // even if the server refuses what the files had at first
+	case is[r.RQLConnectionError](err): // even if the server refuses what the files had at first
 		return true, true
 	case err == nil, errors.Is(err, r.ErrEmptyResult), errors.Is(err, context.Canceled):
 		return false, false
@@ -180,7 +180,7 @@ func outcome(err error) (next, broken bool) {
 	switch v := judge(err); {
 	case v.Permanent || v.Denied: // as it would be on another server
 		return false, false
-	case errors.As(err, &failed), errors.As(err, &unknown):
+	case is[r.RQLOpFailedError](err), is[r.RQLOpIndeterminateError](err):
 		return true, false // it may be one that is cut off from the others
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, r.ErrQueryTimeout):
 		return true, false
@@ -195,10 +195,13 @@ func (h *hosts) Close() error {
 	h.closed = true
 	var failures []error
 	for i, s := range h.sessions {
-		if s != nil {
-			failures = append(failures, s.Close())
-			h.sessions[i] = nil
+		if s == nil {
+			continue
 		}
+		if err := s.Close(); err != nil {
+			failures = append(failures, fmt.Errorf("leaderelection/rethinkdb: closing a session: %w", err))
+		}
+		h.sessions[i] = nil
 	}
 	return errors.Join(failures...)
 }

@@ -2,6 +2,7 @@ package rethinkdb_test
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/tls"
 	"encoding/binary"
 	"encoding/json"
@@ -22,26 +23,20 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
-// imitation is a server that speaks RethinkDB's protocol to the real driver and
+// imitation is a server behind a relay. It speaks RethinkDB's protocol to the real driver and
 // understands the queries of this package, and no others. It keeps one table's rows
 // in memory. What it cannot show is whether RethinkDB does the same.
 type imitation struct {
-	t    testing.TB
-	addr string
+	*stores.Relay
+	t testing.TB
 
 	mu      sync.Mutex
-	l       net.Listener
-	conns   map[net.Conn]bool
 	rows    map[string]any // by id; nil: no row
 	feeds   map[*feed]bool
 	queries map[string]int // by kind: get, replace, changes
 	fault   func(kind string) *fault
 
-	tls      *tls.Config // nil: plain TCP
-	password string      // of the user admin
-
-	tables     int            // how many there are of the one name
-	noDatabase bool           // nor any table
+	password   string         // of the user admin
 	key        string         // the table's primary key
 	singleAcks bool           // writes are acknowledged when the primary has them
 	config     map[string]any // the table's; nil: the user may not see it
@@ -52,7 +47,7 @@ type imitation struct {
 // fault is what befalls a query.
 type fault struct {
 	refuse  *refusal // it is answered with an error, and does nothing
-	cut     bool     // the connection is cut before it does anything
+	lie     any      // this is the answer, and it does nothing
 	cutLate bool     // the connection is cut when it has been done, before the answer
 	hang    bool     // it is done, and never answered
 }
@@ -84,57 +79,36 @@ func imitate(t testing.TB) *imitation { return imitateTLS(t, nil) }
 func imitated(t testing.TB) (*imitation, *rethinkdb.Decider) {
 	t.Helper()
 	s := imitate(t)
-	return s, web(t, s.addr)
+	return s, web(t, s.Addr)
 }
 
 // imitateTLS is one that speaks TLS, if cfg is not nil.
 func imitateTLS(t testing.TB, cfg *tls.Config) *imitation {
 	t.Helper()
-	s := &imitation{t: t, tls: cfg, rows: map[string]any{}, feeds: map[*feed]bool{}, queries: map[string]int{}, tables: 1, key: "id"}
-	s.start(t, fmt.Sprintf("127.0.0.1:%d", stores.FreePort(t)))
-	t.Cleanup(s.stop)
-	return s
-}
-
-// start listens, on the address it had if it was stopped.
-func (s *imitation) start(t testing.TB, addr string) {
-	l, err := net.Listen("tcp", addr)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.tls != nil {
-		l = tls.NewListener(l, s.tls)
+	t.Cleanup(func() { l.Close() })
+	s := &imitation{Relay: stores.NewRelay(t, l.Addr().String()), t: t, rows: map[string]any{}, feeds: map[*feed]bool{}, queries: map[string]int{}, key: "id"}
+	if cfg != nil {
+		l = tls.NewListener(l, cfg)
 	}
-	s.mu.Lock()
-	s.l, s.addr, s.conns = l, l.Addr().String(), map[net.Conn]bool{}
-	s.mu.Unlock()
 	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			s.mu.Lock()
-			s.conns[c] = true
-			s.mu.Unlock()
 			go s.serve(&peer{Conn: c})
 		}
 	}()
+	return s
 }
 
-// stop cuts all connections, and listens no more. Rows stay.
-func (s *imitation) stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.l.Close()
-	for c := range s.conns {
-		c.Close()
-	}
-	clear(s.feeds)
-	if s.cut != nil {
-		s.cut.waiting = nil
-	}
-}
+// Stop and Start are those of a storetest.Server. Rows stay.
+func (s *imitation) Stop()            { s.Refuse() }
+func (s *imitation) Start(testing.TB) { s.Heal() }
 
 // inject makes f say what befalls each query from now on.
 func (s *imitation) inject(f func(kind string) *fault) {
@@ -162,7 +136,6 @@ func (s *imitation) serve(c *peer) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		maps.DeleteFunc(s.feeds, func(f *feed, _ bool) bool { return f.conn == c })
-		delete(s.conns, c.Conn)
 		c.Close()
 	}()
 	r := bufio.NewReader(c)
@@ -239,31 +212,27 @@ func (s *imitation) run(c *peer, token uint64, raw json.RawMessage) bool {
 		return true
 	}
 	kind := "get"
-	switch v := v.(type) {
+	switch v.(type) {
 	case replacing:
 		kind = "replace"
-		_ = v
 	case changing:
 		kind = "changes"
 	}
 	s.queries[kind]++
-	var f *fault
+	f := &fault{}
 	if s.fault != nil {
-		f = s.fault(kind)
-	}
-	if f == nil {
-		f = &fault{}
+		f = cmp.Or(s.fault(kind), f)
 	}
 	switch {
-	case f.cut:
-		return false
 	case f.refuse != nil:
 		c.refuse(token, f.refuse)
 		return true
-	case s.noTable() != nil:
-		c.refuse(token, s.noTable())
+	case f.lie != nil:
+		c.answer(token, p.Response_SUCCESS_ATOM, f.lie)
 		return true
 	}
+	var answer any
+	lost := "The read could not be guaranteed as committed."
 	switch v := v.(type) {
 	case changing:
 		open := &feed{conn: c, token: token, id: v.id, waiting: []any{map[string]any{"new_val": s.rows[v.id]}}, asked: true}
@@ -271,50 +240,53 @@ func (s *imitation) run(c *peer, token uint64, raw json.RawMessage) bool {
 		open.deliver()
 		return true
 	case replacing:
-		result, failed := s.replace(v)
-		switch {
-		case f.cutLate:
-			return false
-		case f.hang:
-		case failed != nil:
-			c.refuse(token, failed)
-		case s.singleAcks:
-			c.answer(token, p.Response_SUCCESS_ATOM, result)
-		default:
-			s.whenCommitted(c, token, "The write may or may not have been performed.", func() { c.answer(token, p.Response_SUCCESS_ATOM, result) })
-		}
-		return true
+		answer, lost = s.replace(v), "The write may or may not have been performed."
 	case rowRef:
-		if f.cutLate {
-			return false
+		if answer = s.rows[v.id]; v.mode != "majority" {
+			s.t.Errorf("imitation: a read in the mode %v", v.mode)
 		}
-		if !f.hang {
-			row := s.rows[v.id]
-			s.whenCommitted(c, token, "The read could not be guaranteed as committed.", func() { c.answer(token, p.Response_SUCCESS_ATOM, row) })
-		}
-		return true
+	default:
+		s.t.Errorf("imitation: the query %s is not one of this package's", raw)
+		return false
 	}
-	s.t.Errorf("imitation: the query %s is not one of this package's", raw)
-	return false
+	switch {
+	case f.cutLate:
+		return false
+	case f.hang:
+	case s.cut == nil, kind == "replace" && s.singleAcks:
+		c.answer(token, p.Response_SUCCESS_ATOM, answer)
+	default: // when the majority has what the answer tells of; a changefeed was told before
+		s.cut.waiting = append(s.cut.waiting, waiting{c, token, lost, answer})
+	}
+	return true
 }
 
 func (s *imitation) put(id string, row any) {
 	was := s.rows[id]
 	s.rows[id] = row
+	s.tell(id, map[string]any{"old_val": was, "new_val": row})
+}
+
+// tell sends a message to the changefeeds of a row.
+func (s *imitation) tell(id string, message any) {
 	for f := range s.feeds {
 		if f.id == id {
-			f.waiting = append(f.waiting, map[string]any{"old_val": was, "new_val": row})
+			f.waiting = append(f.waiting, message)
 			f.deliver()
 		}
 	}
 }
 
-// abort ends all changefeeds with an error, as where a replica goes away.
-func (s *imitation) abort(text string) {
+// end ends all changefeeds, with an error as when a replica goes away, or without.
+func (s *imitation) end(r *refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for f := range s.feeds {
-		f.conn.refuse(f.token, &refusal{p.Response_OP_FAILED, text})
+		if r != nil {
+			f.conn.refuse(f.token, r)
+		} else {
+			f.conn.answer(f.token, p.Response_SUCCESS_SEQUENCE)
+		}
 		delete(s.feeds, f)
 	}
 }
@@ -368,40 +340,31 @@ func (s *imitation) handshake(c io.Writer, r *bufio.Reader) bool {
 		s.t.Errorf("imitation: the protocol %x", v)
 		return false
 	}
-	var first struct{ Authentication string }
-	if !receive(r, &first) {
-		return false
-	}
-	send(c, map[string]any{"success": true, "min_protocol_version": 0, "max_protocol_version": 0, "server_version": "2.4.4"})
-	login, err := conversation("admin", s.password)
+	login, err := s.conversation()
 	if err != nil {
 		s.t.Errorf("imitation: %v", err)
 		return false
 	}
-	wrong := map[string]any{"success": false, "error": "Wrong password", "error_code": 12}
-	challenge, err := login.Step(first.Authentication)
-	if err != nil {
-		send(c, wrong)
-		return false
+	send(c, map[string]any{"success": true, "min_protocol_version": 0, "max_protocol_version": 0, "server_version": "2.4.4"})
+	for range 2 { // a challenge, and a proof
+		var said struct{ Authentication string }
+		if !receive(r, &said) {
+			return false
+		}
+		answer, err := login.Step(said.Authentication)
+		if err != nil {
+			send(c, map[string]any{"success": false, "error": "Wrong password", "error_code": 12})
+			return false
+		}
+		send(c, map[string]any{"success": true, "authentication": answer})
 	}
-	send(c, map[string]any{"success": true, "authentication": challenge})
-
-	var last struct{ Authentication string }
-	if !receive(r, &last) {
-		return false
-	}
-	proof, err := login.Step(last.Authentication)
-	if err != nil {
-		send(c, wrong)
-		return false
-	}
-	send(c, map[string]any{"success": true, "authentication": proof})
 	return true
 }
 
 // conversation is the server's side of one login.
-func conversation(user, password string) (*scram.ServerConversation, error) {
-	client, err := scram.SHA256.NewClient(user, password, "")
+func (s *imitation) conversation() (*scram.ServerConversation, error) {
+	const user = "admin"
+	client, err := scram.SHA256.NewClient(user, s.password, "")
 	if err != nil {
 		return nil, err
 	}
@@ -429,7 +392,10 @@ func send(c io.Writer, message map[string]any) {
 
 // The values of terms that are no data.
 type (
-	rowRef    struct{ id string }
+	rowRef struct {
+		id   string
+		mode any // of reads
+	}
 	changing  struct{ id string }
 	replacing struct {
 		id string
@@ -441,8 +407,7 @@ type (
 
 // eval computes a term. Vars are the arguments of the function around it.
 func (s *imitation) eval(term any, vars map[float64]any) any {
-	object, is := term.(map[string]any)
-	if is {
+	if object, is := term.(map[string]any); is {
 		computed := map[string]any{}
 		for k, v := range object {
 			computed[k] = s.eval(v, vars)
@@ -460,10 +425,10 @@ func (s *imitation) eval(term any, vars map[float64]any) any {
 	}
 	arg := func(i int) any { return s.eval(args[i], vars) }
 	switch kind {
-	case p.Term_DB, p.Term_TABLE:
-		return nil // there is one table
+	case p.Term_TABLE: // there is one
+		return option(list, "read_mode")
 	case p.Term_GET:
-		return rowRef{arg(1).(string)}
+		return rowRef{arg(1).(string), arg(0)}
 	case p.Term_CHANGES:
 		s.wants(list, "include_initial", true)
 		return changing{arg(0).(rowRef).id}
@@ -508,47 +473,47 @@ func (s *imitation) eval(term any, vars map[float64]any) any {
 	return missing{}
 }
 
+// option is an option of a term.
+func option(list []any, name string) any {
+	if len(list) < 3 {
+		return nil
+	}
+	return list[2].(map[string]any)[name]
+}
+
 // wants fails the test if a term lacks an option.
 func (s *imitation) wants(list []any, name string, value any) {
-	var opts map[string]any
-	if len(list) > 2 {
-		opts, _ = list[2].(map[string]any)
-	}
-	if opts[name] != value {
+	if option(list, name) != value {
 		s.t.Errorf("imitation: the term %v lacks %s: %v", list, name, value)
 	}
 }
 
 // replace is RethinkDB's replace of one row, with return_changes "always".
-func (s *imitation) replace(v replacing) (map[string]any, *refusal) {
+func (s *imitation) replace(v replacing) map[string]any {
 	fargs := v.by[1].([]any)
 	name := fargs[0].([]any)[1].([]any)[0].(float64)
 	was := s.rows[v.id]
 	next := s.eval(fargs[1], map[float64]any{name: was})
-	result := map[string]any{"errors": 0, "inserted": 0, "replaced": 0, "unchanged": 0, "skipped": 0, "deleted": 0}
-	result["changes"] = []any{map[string]any{"old_val": was, "new_val": next}}
 	if row, is := next.(map[string]any); is && row[s.key] != v.id {
-		result["errors"], result["changes"] = 1, []any{}
-		result["first_error"] = "Inserted object must have primary key `" + s.key + "`:\n{}"
+		said := "Inserted object must have primary key `" + s.key + "`:\n{}"
 		if row[s.key] != nil {
-			result["first_error"] = "Primary key `" + s.key + "` cannot be changed (null -> {})"
+			said = "Primary key `" + s.key + "` cannot be changed (null -> {})"
 		}
-		return result, nil
+		return map[string]any{"errors": 1, "first_error": said, "changes": []any{}}
 	}
+	did := "replaced"
 	switch {
 	case was == nil && next == nil:
-		result["skipped"] = 1
+		did = "skipped"
 	case was == nil:
-		result["inserted"] = 1
+		did = "inserted"
 	case reflect.DeepEqual(was, next):
-		result["unchanged"] = 1
-	default:
-		result["replaced"] = 1
+		did = "unchanged"
 	}
 	if !reflect.DeepEqual(was, next) {
 		s.put(v.id, next)
 	}
-	return result, nil
+	return map[string]any{did: 1, "changes": []any{map[string]any{"old_val": was, "new_val": next}}}
 }
 
 // What the imitation does as a cluster of RethinkDB 2.4.4 was seen to do.
@@ -566,7 +531,7 @@ type waiting struct {
 	conn   *peer
 	token  uint64
 	lost   string // what it is told when the primary has lost the others
-	answer func()
+	answer any
 }
 
 // cutOff cuts the server off from the others. A write is so stalled even while the
@@ -584,7 +549,7 @@ func (s *imitation) rejoin() {
 	was := s.cut
 	s.cut = nil
 	for _, w := range was.waiting {
-		w.answer()
+		w.conn.answer(w.token, p.Response_SUCCESS_ATOM, w.answer)
 	}
 }
 
@@ -598,27 +563,4 @@ func (s *imitation) undo() {
 	for _, w := range was.waiting {
 		w.conn.refuse(w.token, &refusal{p.Response_OP_INDETERMINATE, "The primary replica lost contact with the secondary replicas. " + w.lost})
 	}
-}
-
-// whenCommitted answers at once, or when the majority has what the answer tells of. (A
-// changefeed was told before.)
-func (s *imitation) whenCommitted(c *peer, token uint64, lost string, answer func()) {
-	if s.cut == nil {
-		answer()
-		return
-	}
-	s.cut.waiting = append(s.cut.waiting, waiting{c, token, lost, answer})
-}
-
-// noTable is what queries for the table are told; nil if there is one.
-func (s *imitation) noTable() *refusal {
-	switch {
-	case s.noDatabase:
-		return &refusal{p.Response_OP_FAILED, "Database `ops` does not exist."}
-	case s.tables == 0:
-		return &refusal{p.Response_OP_FAILED, "Table `ops.elections` does not exist."}
-	case s.tables > 1:
-		return &refusal{p.Response_OP_FAILED, "Table `ops.elections` is ambiguous; there are multiple tables with that name."}
-	}
-	return nil
 }

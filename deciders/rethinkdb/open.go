@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,18 +43,9 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if err != nil {
 		return nil, store.OpenError("rethinkdb", u, err)
 	}
-	var files store.TLSFiles
-	if p.tls != nil {
-		files = *p.tls
-	}
-	h, done, err := clients.Open(ctx, fmt.Sprint(p.connect, p.hosts, p.tls != nil, files), func(context.Context) (*hosts, func() error, error) {
-		h := newHosts(p.connect, p.hosts, p.tls)
-		return h, func() error {
-			if err := h.Close(); err != nil {
-				return fmt.Errorf("leaderelection/rethinkdb: closing the sessions: %w", err)
-			}
-			return nil
-		}, nil
+	h, done, err := clients.Open(ctx, fmt.Sprint(p.connect, p.hosts, p.secure, p.files), func(context.Context) (*hosts, func() error, error) {
+		h := newHosts(p)
+		return h, h.Close, nil
 	})
 	if err != nil {
 		return nil, store.NotOpened("rethinkdb", u, err)
@@ -72,7 +64,8 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 type parsed struct {
 	connect                   r.ConnectOpts
 	hosts                     []string
-	tls                       *store.TLSFiles
+	secure                    bool
+	files                     store.TLSFiles
 	database, table, election string
 }
 
@@ -81,36 +74,24 @@ func parse(u *url.URL) (*parsed, error) {
 	switch {
 	case u.Scheme != "rethinkdb":
 		return nil, fmt.Errorf("the scheme is %q; want rethinkdb://host/database/table/election", u.Scheme)
-	case u.Host == "" || len(path) != 3 || path[0] == "" || path[1] == "" || path[2] == "":
+	case u.Host == "" || len(path) != 3 || slices.Contains(path, ""):
 		return nil, errors.New("want rethinkdb://host/database/table/election")
 	}
-	p := &parsed{database: path[0], table: path[1], election: path[2]}
-	var err error
-	if p.hosts, err = store.Hosts(u, "28015"); err != nil {
+	hosts, err := store.Hosts(u, "28015")
+	if err != nil {
 		return nil, err
 	}
-	p.connect.Username = u.User.Username()
-	p.connect.Password, _ = u.User.Password()
-	if err := p.parameters(u); err != nil {
-		return nil, err
-	}
-	p.connect.ReadTimeout, p.connect.WriteTimeout = p.connect.Timeout, p.connect.Timeout
-	return p, nil
-}
-
-// parameters reads the query.
-func (p *parsed) parameters(u *url.URL) error {
 	q, err := store.ParseParams(u)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	secure, files := q.TLS()
-	p.connect.Timeout = cmp.Or(q.Duration("timeout"), defaultTimeout)
+	p := &parsed{hosts: hosts, database: path[0], table: path[1], election: path[2]}
+	p.secure, p.files = q.TLS()
+	wait := cmp.Or(q.Duration("timeout"), defaultTimeout)
+	p.connect = r.ConnectOpts{Username: u.User.Username(), Timeout: wait, ReadTimeout: wait, WriteTimeout: wait}
+	p.connect.Password, _ = u.User.Password()
 	if q.Bool("discover") {
 		q.Wrong("discover: the driver's discovery ends the process when a server goes away: name each server in the URL instead")
 	}
-	if secure {
-		p.tls = &files
-	}
-	return q.Rest()
+	return p, q.Rest()
 }

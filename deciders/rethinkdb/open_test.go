@@ -3,7 +3,6 @@ package rethinkdb_test
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -14,30 +13,20 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 func TestOpen(t *testing.T) {
 	s := imitate(t)
 	s.password = "s3/cret"
-	at := "rethinkdb://admin:s3%2Fcret@" + s.addr + "/ops/elections/a%20b/c"
-	d := opened(t, at+"?timeout=2s&discover=false")
-	if want := `RethinkDB ops.elections id "a b/c" at ` + s.addr; d.String() != want {
+	at := "rethinkdb://admin:s3%2Fcret@" + s.Addr + "/ops/elections/a%20b/c"
+	d := store.Opened(t, at+"?timeout=2s&discover=false")
+	if want := `RethinkDB ops.elections id "a b/c" at ` + s.Addr; d.String() != want {
 		t.Errorf("%s, want %s", d, want)
 	}
 	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
 	if s.rows["a b/c"] == nil {
 		t.Errorf("there are %v", s.rows)
-	}
-
-	s.tables = 0
-	feedtest.Permanent(t, feedtest.ReadError(t, opened(t, at)), "create", "tableCreate")
-	_, err := open(t.Context(), at+"?create=true") // no process does it by the way
-	feedtest.Permanent(t, err, "create")
-
-	_, err = open(t.Context(), "rethinkdb://admin:wr0ng@"+s.addr+"/ops/elections/web")
-	feedtest.Denied(t, err, "password")
-	if strings.Contains(err.Error(), "wr0ng") {
-		t.Errorf("a secret in the error: %v", err)
 	}
 }
 
@@ -46,9 +35,9 @@ func TestTLS(t *testing.T) {
 	ca, other := feedtest.NewAuthority(t, "server", "client"), feedtest.NewAuthority(t, "client")
 	s := imitateTLS(t, ca.ServerTLS("server"))
 	s.password = "s3cret"
-	at := "rethinkdb://admin:s3cret@" + s.addr + "/ops/elections/web?"
+	at := "rethinkdb://admin:s3cret@" + s.Addr + "/ops/elections/web?"
 	authority, own := "&tls_ca="+ca.Path("ca.pem"), "&tls_cert="+ca.Path("client.pem")+"&tls_key="+ca.Path("client.key")
-	d := opened(t, at+authority+own)
+	d := store.Opened(t, at+authority+own)
 	feed := feedtest.Follow(t, d)
 	feedtest.Number(t, feed, 0)
 	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
@@ -63,55 +52,34 @@ func TestTLS(t *testing.T) {
 		"a wrong password":                           {strings.Replace(at, "s3cret", "s3cret-not", 1) + authority + own, "password"},
 		"another user":                               {strings.Replace(at, "admin", "somebody", 1) + authority + own, "user"},
 	} {
-		_, err := open(t.Context(), c.address)
+		_, err := feedtest.Open(t.Context(), rethinkdb.Open, c.address)
 		feedtest.Permanent(t, err, c.word)
 		if err != nil && strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: a secret in the error: %v", what, err)
 		}
 	}
-	_, err := open(t.Context(), "rethinkdb://"+imitate(t).addr+"/ops/elections/web?tls=true")
+	_, err := feedtest.Open(t.Context(), rethinkdb.Open, "rethinkdb://"+imitate(t).Addr+"/ops/elections/web?tls=true")
 	feedtest.Permanent(t, err, "does not speak TLS")
 	// The other way round there is no telling what speaks there.
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if _, err := open(ctx, at); err == nil {
+	if _, err := feedtest.Open(storetest.Within(t, time.Second), rethinkdb.Open, at); err == nil {
 		t.Error("a server that speaks TLS understands a client that does not")
 	}
 }
 
 func TestOpenWithoutServer(t *testing.T) {
-	_, err := open(t.Context(), "rethinkdb://127.0.0.1:1/ops/elections/web")
-	feedtest.Passing(t, err)
-	feedtest.Says(t, err, "127.0.0.1:1")
+	_, err := feedtest.Open(t.Context(), rethinkdb.Open, "rethinkdb://127.0.0.1:1/ops/elections/web")
+	feedtest.Passing(t, err, "127.0.0.1:1")
 
 	// One that accepts and says nothing.
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	accepted := make(chan net.Conn, 10)
-	go func() {
-		defer close(accepted)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			accepted <- c
-		}
-	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
+	s := imitate(t)
+	s.Cut()
 	begin := time.Now()
-	if _, err := open(ctx, "rethinkdb://"+l.Addr().String()+"/ops/elections/web"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leaderelection.ErrPermanent) {
+	_, err = feedtest.Open(storetest.Within(t, 200*time.Millisecond), rethinkdb.Open, store.At(s.Addr, "web"))
+	if feedtest.Passing(t, err); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Open: %v", err)
 	}
 	if took := time.Since(begin); took > 2*time.Second {
 		t.Errorf("Open took %v", took)
-	}
-	l.Close()
-	for c := range accepted {
-		c.Close()
 	}
 }
 
@@ -119,20 +87,13 @@ func TestOpenRefuses(t *testing.T) {
 	feedtest.OpenRefuses(t, rethinkdb.Open, map[string]string{
 		"https://h/d/t/e":                                 "scheme",
 		"rethinkdb:///d/t/e":                              "host",
-		"rethinkdb://h/d/t":                               "table",
 		"rethinkdb://h//t/e":                              "table",
-		"rethinkdb://,h/d/t/e":                            "no name",
-		"rethinkdb://h/d/t/e#f":                           "%23",
 		"rethinkdb://h/d/t/e?frobnicate=1":                "frobnicate",
 		"rethinkdb://h/d/t/e?tls=perhaps":                 "tls",
 		"rethinkdb://h/d/t/e?discover=true":               "name each server",
 		"rethinkdb://h/d/t/e?timeout=-1s":                 "timeout",
-		"rethinkdb://h/d/t/e?timeout=soon":                "timeout",
 		"rethinkdb://h/d/t/e?create=true":                 "create",
-		"rethinkdb://h/d/t/e?tls_ca=/no/such/file":        "/no/such/file",
-		"rethinkdb://h/d/t/e?tls=false&tls_ca=/dev/null":  "leave out tls=false",
 		"rethinkdb://h/d/t/e?tls_ca=/dev/null":            "PEM",
-		"rethinkdb://h/d/t/e?tls_cert=/no/such/file":      "cert",
 		"rethinkdb://me:s3cret@h/d/t/e?frobnicate=s3cret": "xxxxx",
 	})
 }
@@ -141,48 +102,45 @@ func TestOpenRefuses(t *testing.T) {
 // takes over from the other.
 func TestServersComeAndGo(t *testing.T) {
 	first, second := imitate(t), imitate(t)
-	first.stop()
-	d := opened(t, "rethinkdb://"+first.addr+","+second.addr+"/leaderelection_test/elections/web?timeout=1s")
+	first.Refuse()
+	d := store.Opened(t, "rethinkdb://"+first.Addr+","+second.Addr+"/leaderelection_test/elections/web?timeout=1s")
 	token := feedtest.Write(t, d, 1, nil)
 	for range 2 {
 		feed := feedtest.Follow(t, d)
 		feedtest.Number(t, feed, 1)
-		second.stop()
+		second.Refuse()
 		if n := feedtest.Next(t, feed); n.Err == nil {
 			t.Errorf("the feed of a server that is gone yields %+v", n)
 		}
-		first.start(t, first.addr)
+		first.Heal()
 		eventually(t, d, 0) // there they have no replica of it
 		feedtest.Number(t, feedtest.Follow(t, d), 0)
-		first.stop()
-		second.start(t, second.addr)
+		first.Refuse()
+		second.Heal()
 		eventually(t, d, 1)
 	}
 	feedtest.Write(t, d, 2, token)
 
-	second.stop()
+	second.Refuse()
 	feedtest.Passing(t, feedtest.ReadError(t, d), `"web"`)
-	feedtest.Passing(t, feedtest.ReadError(t, d), first.addr, second.addr, "refused", `"web"`)
+	feedtest.Passing(t, feedtest.ReadError(t, d), first.Addr, second.Addr, "refused", `"web"`)
 }
 
 // eventually reads until that works: at the third time at the latest, and later only on a machine that
 // takes most of the ctx's time to compute a login.
 func eventually(t *testing.T, d leaderelection.RaceDecider, number leaderelection.ElectionNumber) {
 	t.Helper()
-	var failures []error
+	var err error
 	for range 20 {
-		ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
-		e, err := d.ReadCurrent(ctx)
-		cancel()
-		if err == nil {
+		var e *leaderelection.RaceEntry
+		if e, err = d.ReadCurrent(storetest.Within(t, 700*time.Millisecond)); err == nil {
 			if e.ElectionNumber != number {
 				t.Errorf("read %+v; want leadership %d", e, number)
 			}
 			return
 		}
-		failures = append(failures, err)
 	}
-	t.Errorf("nothing was read: %v", errors.Join(failures...))
+	t.Errorf("nothing was read: %v", err)
 }
 
 // A server that does not answer, and one that cannot do anything without the others, are
@@ -190,13 +148,12 @@ func eventually(t *testing.T, d leaderelection.RaceDecider, number leaderelectio
 func TestServersThatAreNoUse(t *testing.T) {
 	stores.Nightly(t, "it cuts connections and waits")
 	first, second := imitate(t), imitate(t)
-	proxy := stores.NewRelay(t, first.addr)
-	d := opened(t, "rethinkdb://"+proxy.Addr+","+second.addr+"/leaderelection_test/elections/web?timeout=1s")
+	d := store.Opened(t, "rethinkdb://"+first.Addr+","+second.Addr+"/leaderelection_test/elections/web?timeout=1s")
 	feedtest.Write(t, d, 1, nil)
-	proxy.Cut()
+	first.Cut()
 	eventually(t, d, 0)
 	feedtest.Write(t, d, 2, nil)
-	proxy.Heal()
+	first.Heal()
 	second.inject(func(string) *fault {
 		return &fault{refuse: &refusal{p.Response_OP_FAILED, "Cannot perform read: The primary replica isn't connected to a quorum of replicas. The read was not performed."}}
 	})
@@ -207,21 +164,13 @@ func TestServersThatAreNoUse(t *testing.T) {
 func TestRenewedCertificates(t *testing.T) {
 	ca := feedtest.NewAuthority(t, "server", "client")
 	s := imitateTLS(t, ca.ServerTLS("server"))
-	d := opened(t, "rethinkdb://"+s.addr+"/ops/elections/web?tls_ca="+ca.Path("ca.pem")+"&tls_cert="+ca.Path("client.pem")+"&tls_key="+ca.Path("client.key"))
-	feedtest.Write(t, d, 1, nil)
-	s.stop()
-	ca.Renew()
-	s.start(t, s.addr)
-	eventually(t, d, 1)
-	feedtest.Number(t, feedtest.Follow(t, d), 1)
+	d := store.Opened(t, store.At(s.Addr, "web")+"?"+storetest.TLS(ca, "client"))
+	storetest.Renewed(t, d, ca, func() { s.Refuse(); s.Heal() })
 }
 
 // A decider that was closed says so.
 func TestClosed(t *testing.T) {
-	d, err := open(t.Context(), "rethinkdb://"+imitate(t).addr+"/ops/elections/web")
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := store.Opened(t, store.At(imitate(t).Addr, "web"))
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}

@@ -10,18 +10,36 @@ import (
 
 	"go.uber.org/goleak"
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
+	p "gopkg.in/rethinkdb/rethinkdb-go.v6/ql2"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
 	"github.com/c8e606e4/leaderelection/internal/test/fleet/proctest"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/storetest"
 )
 
 func TestMain(m *testing.M) {
 	proctest.Main(rethinkdb.Open)
 	// The driver leaves this behind by itself if it cannot connect.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/hailocab/go-hostpool.(*epsilonGreedyHostPool).epsilonGreedyDecay"))
+}
+
+const (
+	database = "leaderelection_test"
+	table    = "elections"
+)
+
+// store is the imitation, for the tests that all stores have.
+var store = storetest.Store[*rethinkdb.Decider]{
+	Open: rethinkdb.Open,
+	Start: func(t testing.TB) (string, storetest.Server) {
+		s := imitate(t)
+		return s.Addr, s
+	},
+	Address: "rethinkdb://$addr/leaderelection_test/elections/$election",
 }
 
 // server is host:port of a real RethinkDB to run the tests on as well, if one is to
@@ -31,7 +49,7 @@ var server = os.Getenv("LEADERELECTION_TEST_RETHINKDB")
 // everyServer runs f with the address of the imitation, and of a real server if there
 // is one.
 func everyServer(t *testing.T, f func(t *testing.T, addr string)) {
-	t.Run("imitation", func(t *testing.T) { f(t, imitate(t).addr) })
+	t.Run("imitation", func(t *testing.T) { f(t, imitate(t).Addr) })
 	if server != "" {
 		made := connect(t, server)
 		_, _ = r.DBCreate(database).RunWrite(made) // they may be there
@@ -54,73 +72,35 @@ func connect(t testing.TB, addr string) *r.Session {
 	return s
 }
 
-const (
-	database = "leaderelection_test"
-	table    = "elections"
-)
-
-// web is the election that most tests hold, by a client of its own.
+// web is the election that most tests hold, by a session of its own.
 func web(t testing.TB, addr string) *rethinkdb.Decider {
 	t.Helper()
 	return rethinkdb.NewDecider(connect(t, addr), database, table, "web", nil)
 }
 
-// elections returns what makes an election after the other, each handle with a session
-// of its own.
-func elections(addr string) feedtest.NewElection {
-	return func(t testing.TB) func() leaderelection.RaceDecider {
-		name := feedtest.Unique()
-		return func() leaderelection.RaceDecider {
-			return rethinkdb.NewDecider(connect(t, addr), database, table, name, nil)
-		}
-	}
-}
-
-func open(ctx context.Context, address string) (*rethinkdb.Decider, error) {
-	return feedtest.Open(ctx, rethinkdb.Open, address)
-}
-
-// opened returns the election at an address, closed at the end of the test.
-func opened(t testing.TB, address string) *rethinkdb.Decider {
-	t.Helper()
-	return feedtest.Opened(t, rethinkdb.Open, address)
+func TestConformance(t *testing.T) {
+	everyServer(t, func(t *testing.T, addr string) { decidertest.Run(t, store.Elections(addr), nil) })
 }
 
 func TestHandover(t *testing.T) {
-	everyServer(t, func(t *testing.T, addr string) { feedtest.Handover(t, elections(addr)) })
+	everyServer(t, func(t *testing.T, addr string) { feedtest.Handover(t, store.Elections(addr)) })
 }
 
 func TestIdle(t *testing.T) {
 	s := imitate(t)
 	// Each replace is read back, which is a get.
-	feedtest.Idle(t, elections(s.addr), func() int { return s.count("get") + s.count("changes") })
+	feedtest.Idle(t, store.Elections(s.Addr), func() int { return s.count("get") + s.count("changes") })
 }
 
-func TestNewsAfterCutConnection(t *testing.T) {
-	stores.Nightly(t, "it cuts connections and waits")
-	s := imitate(t)
-	proxy := stores.NewRelay(t, s.addr)
-	writer := web(t, s.addr)
-	victim := web(t, proxy.Addr)
-	feedtest.News(t, writer, victim, feedtest.Trouble{Break: proxy.Refuse, Heal: proxy.Heal})
-}
-
-func TestNewsAfterRestart(t *testing.T) {
-	s := imitate(t)
-	handle := elections(s.addr)(t)
-	feedtest.News(t, handle(), handle(), feedtest.Trouble{Break: s.stop, Heal: func() { s.start(t, s.addr) }})
-}
-
-func TestOutage(t *testing.T) {
-	s := imitate(t)
-	feedtest.Outage(t, elections(s.addr), feedtest.Trouble{Break: s.stop, Heal: func() { s.start(t, s.addr) }})
-}
+func TestNews(t *testing.T)                { store.News(t, nil) }
+func TestOutage(t *testing.T)              { store.Outage(t) }
+func TestAbandonedConnection(t *testing.T) { store.Abandons(t, "") }
 
 // Three candidates in processes of their own, on the imitation in this one: one is killed,
 // one stopped past its term, one cut off. See proctest for what is checked.
 func TestProcesses(t *testing.T) {
 	everyServer(t, func(t *testing.T, addr string) {
-		proctest.Run(t, proctest.Options{Address: "rethinkdb://" + addr + "/leaderelection_test/elections/" + feedtest.Unique() + "?timeout=1s", Upstream: addr})
+		proctest.Run(t, proctest.Options{Address: store.At(addr, feedtest.Unique()) + "?timeout=1s", Upstream: addr})
 	})
 }
 
@@ -128,8 +108,7 @@ func TestProcesses(t *testing.T) {
 func TestChangesByHand(t *testing.T) {
 	s, d := imitated(t)
 	feed := feedtest.Follow(t, d)
-	first := feedtest.Number(t, feed, 0)
-	feedtest.Write(t, d, 1, first.Token)
+	feedtest.Write(t, d, 1, feedtest.Number(t, feed, 0).Token)
 	feedtest.Number(t, feed, 1)
 	s.set("web", nil)
 	empty := feedtest.Number(t, feed, 0)
@@ -145,41 +124,42 @@ func TestChangesByHand(t *testing.T) {
 	}
 }
 
-// A replica that goes away ends the feed.
-func TestFeedIsAborted(t *testing.T) {
-	s, d := imitated(t)
-	feed := feedtest.Follow(t, d)
-	feedtest.Number(t, feed, 0)
-	s.abort("Changefeed aborted (unavailable).")
-	feedtest.Passing(t, feedtest.Next(t, feed).Err)
+// A feed fails if the server ends it, as when a replica goes away, or says that it has left changes out.
+func TestFeedEnds(t *testing.T) {
+	for says, end := range map[string]func(s *imitation){
+		"unavailable": func(s *imitation) {
+			s.end(&refusal{p.Response_OP_FAILED, "Changefeed aborted (unavailable)."})
+		},
+		"ended": func(s *imitation) { s.end(nil) },
+		"skipped 3": func(s *imitation) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.tell("web", map[string]any{"error": "Changefeed cache over array size limit, skipped 3 elements."})
+		},
+	} {
+		t.Run(says, func(t *testing.T) {
+			s, d := imitated(t)
+			feed := feedtest.Follow(t, d)
+			feedtest.Number(t, feed, 0)
+			end(s)
+			feedtest.Passing(t, feedtest.Next(t, feed).Err, says, `"web"`)
+		})
+	}
 }
 
 // A feed whose server has fallen silent ends with its ctx, for all that.
 func TestFeedEndsThoughTheServerIsSilent(t *testing.T) {
 	stores.Nightly(t, "it cuts connections and waits")
-	s := imitate(t)
-	proxy := stores.NewRelay(t, s.addr)
-	d := web(t, proxy.Addr)
-	var ended time.Duration
-	func() {
-		begin := time.Now()
-		for range d.Changes(t.Context()) {
-			proxy.Cut()
-			break
-		}
-		ended = time.Since(begin)
-	}()
-	if ended > 5*time.Second {
-		t.Errorf("it took %v", ended)
+	s, d := imitated(t)
+	begin := time.Now()
+	for range d.Changes(t.Context()) {
+		s.Cut()
+		break
 	}
-	proxy.Heal()
-	var _ leaderelection.ChangeFeed = d
-}
-
-// The sessions that Open makes leave a connection that has died without a word.
-func TestAbandonedConnection(t *testing.T) {
-	relay := stores.NewRelay(t, imitate(t).addr)
-	feedtest.Abandons(t, opened(t, "rethinkdb://"+relay.Addr+"/leaderelection_test/elections/web"), relay.Swallow)
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	s.Heal()
 }
 
 // The Example of package memory is a whole election.

@@ -53,11 +53,3 @@ func ExampleTable_Do() {
 		log.Print("another one leads: nothing was written")
 	}
 }
-
-// What cannot be the name of a table never becomes part of a statement.
-func ExampleNewTable() {
-	_, err := fencesql.NewTable(fencesql.MySQL(), "fences; DROP TABLE orders", nil)
-	fmt.Println(err)
-	// Output:
-	// fencesql: "fences; DROP TABLE orders" is not a valid name of a table: use letters, digits and underscores, with a schema before a dot if need be
-}

@@ -89,13 +89,6 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// server is config without a database.
-func server(addr string) *driver.Config {
-	c := config(addr)
-	c.DBName = ""
-	return c
-}
-
 func TestProcesses(t *testing.T) {
 	stores.Nightly(t, "real processes elect by the wall clock")
 	my.Processes(t)

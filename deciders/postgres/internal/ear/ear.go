@@ -34,18 +34,17 @@ var ears struct {
 // Ear is a connection that listens. Only its goroutine uses the connection. Its methods may be
 // called by several goroutines at once.
 type Ear struct {
-	Echo  string          // a channel of its own, by which its users hear themselves
-	Up    <-chan struct{} // closed when it is connected, or has failed to be
-	Ended <-chan struct{} // closed when the connection is
+	Echo  string        // a channel of its own, by which its users hear themselves
+	Up    chan struct{} // closed when it is connected, or has failed to be
+	Ended chan struct{} // closed when the connection is
 
-	key       any
-	users     int // guarded by ears
-	cancel    context.CancelFunc
-	up, ended chan struct{}
-	err       error // why it has ended, from then on
+	key    any
+	users  int // guarded by ears
+	cancel context.CancelFunc
+	err    error // why it has ended, from then on
 
 	mu    sync.Mutex
-	feeds map[string]map[*Inbox]bool // by channel
+	feeds map[string]map[Inbox]bool // by channel
 	queue []command
 	wake  context.CancelFunc // ends the wait for a notification, if there is one
 }
@@ -68,8 +67,7 @@ func Join(key any, connect func(context.Context) (*pgx.Conn, error)) *Ear {
 	if e == nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		e = &Ear{key: key, cancel: cancel, Echo: "leaderelection_echo_" + strings.ToLower(rand.Text()),
-			up: make(chan struct{}), ended: make(chan struct{}), feeds: map[string]map[*Inbox]bool{}}
-		e.Up, e.Ended = e.up, e.ended
+			Up: make(chan struct{}), Ended: make(chan struct{}), feeds: map[string]map[Inbox]bool{}}
 		ears.of[key] = e
 		go e.run(ctx, connect)
 	}
@@ -81,7 +79,7 @@ func Join(key any, connect func(context.Context) (*pgx.Conn, error)) *Ear {
 func (e *Ear) Err() error { return e.err }
 
 // Leave ends a feed's use. The last one to leave waits until the connection is closed.
-func (e *Ear) Leave(in *Inbox) {
+func (e *Ear) Leave(in Inbox) {
 	e.Unsubscribe(in)
 	ears.Lock()
 	e.users--
@@ -92,7 +90,7 @@ func (e *Ear) Leave(in *Inbox) {
 	ears.Unlock()
 	if last {
 		e.cancel()
-		<-e.ended
+		<-e.Ended
 	}
 }
 
@@ -110,14 +108,13 @@ func (e *Ear) run(ctx context.Context, connect func(context.Context) (*pgx.Conn,
 		ears.Lock()
 		e.forget()
 		ears.Unlock()
-		close(e.ended)
+		close(e.Ended)
 	}()
 	conn, err := connectWithin(ctx, connect)
-	if e.err = err; err != nil {
-		close(e.up)
+	e.err = err
+	if close(e.Up); err != nil {
 		return
 	}
-	close(e.up)
 	defer Close(conn)
 	for {
 		waiting, cancel := context.WithCancel(ctx)
@@ -202,7 +199,7 @@ func (e *Ear) await(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-e.ended:
+	case <-e.Ended:
 		return e.err
 	case <-ctx.Done():
 		return ctx.Err()
@@ -210,12 +207,12 @@ func (e *Ear) await(ctx context.Context, done <-chan error) error {
 }
 
 // Subscribe makes in receive what is notified on these channels from now on.
-func (e *Ear) Subscribe(ctx context.Context, in *Inbox, channels ...string) error {
+func (e *Ear) Subscribe(ctx context.Context, in Inbox, channels ...string) error {
 	e.mu.Lock()
 	var sql strings.Builder
 	for _, c := range channels {
 		if e.feeds[c] == nil {
-			e.feeds[c] = map[*Inbox]bool{}
+			e.feeds[c] = map[Inbox]bool{}
 		}
 		e.feeds[c][in] = true
 		sql.WriteString("LISTEN " + pgx.Identifier{c}.Sanitize() + ";") // even if another has: its LISTEN may be on its way
@@ -226,7 +223,7 @@ func (e *Ear) Subscribe(ctx context.Context, in *Inbox, channels ...string) erro
 }
 
 // Unsubscribe ends that, without channels for all. It does not wait.
-func (e *Ear) Unsubscribe(in *Inbox, channels ...string) {
+func (e *Ear) Unsubscribe(in Inbox, channels ...string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(channels) == 0 {
@@ -248,22 +245,19 @@ func (e *Ear) Unsubscribe(in *Inbox, channels ...string) {
 type Inbox chan *pgconn.Notification
 
 // NewInbox returns one that holds at most 32 notifications, and then drops the older ones.
-func NewInbox() *Inbox {
-	in := make(Inbox, 32)
-	return &in
-}
+func NewInbox() Inbox { return make(Inbox, 32) }
 
 // hear takes in a notification, and never waits.
-func (in *Inbox) hear(n *pgconn.Notification) {
+func (in Inbox) hear(n *pgconn.Notification) {
 	for {
 		select {
-		case *in <- n:
+		case in <- n:
 			return
 		default:
 		}
-		for len(*in) > 0 {
+		for len(in) > 0 {
 			select {
-			case <-*in:
+			case <-in:
 			default:
 			}
 		}
