@@ -45,17 +45,13 @@ func launchAt(t *testing.T, ledger string, last bool, change func(*exec.Cmd), ar
 	c.Cmd = exec.Command("leaderelect", args...)
 	c.Env = append(os.Environ(), "TMPDIR="+dir)
 	log, err := os.Create(c.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer log.Close()
 	c.Stderr = log
 	if change != nil {
 		change(c.Cmd)
 	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Start())
 	go func() {
 		defer close(c.ended)
 		_ = c.Wait() // code looks at what is told
@@ -123,13 +119,9 @@ func place(t *testing.T, server *stores.NATSServer, addr string) (string, *natsk
 	t.Helper()
 	form := "nats://%s/faults/" + regexp.MustCompile(`\W`).ReplaceAllString(t.Name(), "-") + "?create=true&storage=memory"
 	u, err := url.Parse(fmt.Sprintf(form, server.Addr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d, err := natskv.Open(t.Context(), u)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { d.Close() })
 	return fmt.Sprintf(form, addr), d
 }
@@ -198,9 +190,7 @@ func TestDeadWhenTheViewEnds(t *testing.T) {
 			fault(c, p)
 			c.allDead(t)
 			e, err := d.ReadCurrent(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			all := readLedger(t, c.ledger)
 			end, last := e.TermExpiry.Add(-skew), all[len(all)-1].at
 			t.Logf("the last beat was %v before the view's end", end.Sub(last))
@@ -249,9 +239,7 @@ func TestKilledByName(t *testing.T) {
 		line, _ := os.ReadFile(path) // one that has ended
 		if strings.Contains(strings.ReplaceAll(string(line), "\x00", " "), "child stubborn escapes "+c.ledger) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 			killed++
 		}
@@ -328,22 +316,16 @@ func TestClosedTerminal(t *testing.T) {
 func pty(t *testing.T) (ptmx, tty *os.File) {
 	t.Helper()
 	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { ptmx.Close() })
 	var unlock int32
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, ptmx.Fd(), unix.TIOCSPTLCK, uintptr(unsafe.Pointer(&unlock))); errno != 0 {
 		t.Fatal(errno)
 	}
 	n, err := unix.IoctlGetInt(int(ptmx.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { tty.Close() })
 	return ptmx, tty
 }

@@ -26,25 +26,17 @@ import (
 func fullPipe(t *testing.T) (w *os.File, read func() string) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { r.Close(); w.Close() })
 	fd := int(w.Fd())
-	if err := unix.SetNonblock(fd, true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.SetNonblock(fd, true))
 	for _, size := range []int{4096, 1} {
 		for err = nil; err == nil; _, err = unix.Write(fd, bytes.Repeat([]byte("x"), size)) {
 		}
 	}
-	if err := unix.SetNonblock(fd, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.SetNonblock(fd, false))
 	return w, func() string {
-		if err := r.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.SetReadDeadline(time.Now().Add(patience)))
 		text := make([]byte, 1<<20)
 		n, _ := r.Read(text)
 		return strings.TrimLeft(string(text[:n]), "x")
@@ -55,20 +47,14 @@ func fullPipe(t *testing.T) (w *os.File, read func() string) {
 func fullSocket(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "notify-") // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	at := &net.UnixAddr{Name: filepath.Join(dir, "socket"), Net: "unixgram"}
 	c, err := net.ListenUnixgram("unixgram", at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	for err == nil {
 		err = unix.Sendto(fd, []byte("x"), 0, &unix.SockaddrUnix{Name: at.Name})
@@ -170,9 +156,7 @@ func (b *blocked) begin(t *testing.T, mode, what string, more ...string) *candid
 	args = append(append(append(args, more...), b.store), m.command...)
 	if mode == "hold" {
 		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { r.Close(); w.Close() })
 		b.stdout, b.token = w, bufio.NewReader(r)
 	}
@@ -201,9 +185,7 @@ func TestNothingIsRead(t *testing.T) {
 			if m.child {
 				text := has(t, c.ledger, `^start \d+ \d+`)
 				pid, err := strconv.Atoi(strings.Fields(text)[2])
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 				has(t, c.ledger, `(?s)^start .*\nstart `)
 			}
@@ -310,9 +292,7 @@ func TestWhateverHangs(t *testing.T) {
 						record = filepath.Join(b.place, "group-seat-0") // whose view it was
 					}
 					e, err := file.NewDecider(record, nil).ReadCurrent(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if !over.Before(e.TermExpiry) {
 						t.Errorf("it was over at %v, and the view ended at %v", over, e.TermExpiry)
 					}
@@ -326,9 +306,7 @@ func TestWhateverHangs(t *testing.T) {
 func inMemory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "leaderelect-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
@@ -344,9 +322,7 @@ func (b *blocked) over(t *testing.T, mode string, c *candidate) time.Time {
 	case mode == "hook":
 		fields := strings.Fields(has(t, c.ledger, `^end \d+`))
 		at, err := strconv.ParseInt(fields[len(fields)-1], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return time.Unix(0, at)
 	}
 	if code := c.code(t); code != blockable[mode].lost {

@@ -107,14 +107,10 @@ func (a *arena) start(t *testing.T, s *slot) {
 	s.cmd = exec.Command("leaderelect", append(args, a.ledger)...)
 	s.cmd.Env = append(os.Environ(), "TMPDIR="+a.dir)
 	log, err := os.OpenFile(filepath.Join(a.dir, s.id+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer log.Close()
 	s.cmd.Stderr = log
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.cmd.Start())
 	s.ended = make(chan struct{})
 	go func(cmd *exec.Cmd, ended chan struct{}) {
 		defer close(ended)
@@ -161,9 +157,7 @@ func (a *arena) leader(t *testing.T) (found *slot, last line, lines int) {
 	t.Helper()
 	if !eventually(func() bool {
 		all := readLedger(t, a.ledger)
-		if err := overlap(all); err != nil {
-			t.Fatal(err)
-		}
+		must(t, overlap(all))
 		if len(all) == 0 {
 			return false
 		}

@@ -188,9 +188,7 @@ func TestGroupPermissions(t *testing.T) {
 	} {
 		rules := []any{"ACL", "SETUSER", c.user, "on", ">secret", c.key, c.channel,
 			"+eval", "+hmget", "+exists", "+subscribe", "+unsubscribe", "+ping", "+time", "+hset", "+persist", "+publish"}
-		if err := client.Do(t.Context(), rules...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, client.Do(t.Context(), rules...).Err())
 		url := "redis://" + c.user + ":secret@" + server.Addr + "/0?key=orders"
 		out, err := exec.Command("leaderelect", "shards", "doctor", "--shards", "8", url).CombinedOutput()
 		if !strings.Contains(string(out), c.says) || (err == nil) != (c.user == "all") || strings.Contains(string(out), "secret") {
@@ -212,9 +210,7 @@ func TestConnectionsOfAGroup(t *testing.T) {
 			t.Parallel()
 			raw, _ := everyStore[name](t)
 			u, err := url.Parse(raw)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			between := stores.NewRelay(t, u.Host)
 			u.Host = between.Addr
 			own := member(t, u.String(), "a")
@@ -236,16 +232,12 @@ func TestConnectionsOfAGroup(t *testing.T) {
 // member takes part in a group as a process does.
 func member(t *testing.T, raw, id string) *shard.Member {
 	g, err := store.OpenGroup(t.Context(), raw, "coordinator", patience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m, err := shard.Config{
 		Store: g.Store, MemberID: id, Shards: shard.Numbered(9), TermLength: 5 * time.Second, MaxClockSkew: 100 * time.Millisecond, PollInterval: 200 * time.Millisecond,
 		OnOwned: func(ctx context.Context, _ *shard.Owned) error { <-ctx.Done(); return nil },
 	}.Start(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		_ = m.Leave(context.Background())
 		g.Close()

@@ -51,9 +51,7 @@ func TestWhatIsLeftOfTheWait(t *testing.T) {
 			-1: {}, 0: {waits: true}, time.Minute: {waits: true, wait: time.Minute + time.Second}, time.Millisecond: {waits: true, wait: time.Millisecond},
 		} {
 			d, err := e.open(t.Context(), a, url)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			store.Close(d)
 			if time.Sleep(time.Second); e.left() != want {
 				t.Errorf("%+v: %v are left, want %v", e, e.left(), want)

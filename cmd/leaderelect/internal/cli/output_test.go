@@ -72,9 +72,7 @@ func FuzzSecretsAreNotTold(f *testing.F) {
 			for _, arg := range lines[uint(line)%uint(len(lines))] {
 				if arg == "FILE" {
 					arg = filepath.Join(t.TempDir(), "settings")
-					if err := os.WriteFile(arg, []byte("store = "+raw+"\nterm = 5s\nstore "+raw+"\n"), 0o600); err != nil {
-						t.Fatal(err)
-					}
+					must(t, os.WriteFile(arg, []byte("store = "+raw+"\nterm = 5s\nstore "+raw+"\n"), 0o600))
 				}
 				args = append(args, strings.ReplaceAll(arg, "URL", raw))
 			}
@@ -95,9 +93,7 @@ func TestLogTellsNoSecrets(t *testing.T) {
 		a.common.logFormat = format
 		a.keepSecret([]string{"--store=" + raw})
 		u, err := url.Parse(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a.logger().With("url", raw).Warn("with QZ", "err", fmt.Errorf("dialing %s", raw), "u", u, "n", 1)
 		a.log().Flush(time.Minute)
 		if s := out.String(); strings.Contains(s, "QZ") || !strings.Contains(s, "xxxxx@127.0.0.1") {
@@ -362,5 +358,13 @@ func TestWrongValuesAreUsage(t *testing.T) {
 		if code, _, errOut := says(t, args...); code != exitUsage {
 			t.Errorf("%q: exit code %d: %s", args, code, errOut)
 		}
+	}
+}
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -22,15 +22,11 @@ import (
 func hearing(t *testing.T) (n *notify.Notifier, hears func(want ...string)) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "notify-") // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "socket")
 	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	if n, err = notify.Open(socket, nil, func(string) string { return "" }); err != nil {
 		t.Fatal(err)
@@ -41,9 +37,7 @@ func hearing(t *testing.T) (n *notify.Notifier, hears func(want ...string)) {
 			if w == "STATUS=so far" {
 				n.Status("so far") // nothing else was told before
 			}
-			if err := c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.SetReadDeadline(time.Now().Add(30*time.Second)))
 			b := make([]byte, 4096)
 			k, err := c.Read(b)
 			if err != nil || string(b[:k]) != w {
@@ -163,21 +157,13 @@ func TestReadinessKeepsTheSocket(t *testing.T) {
 func terminal(t *testing.T) (typist, tty *os.File) {
 	t.Helper()
 	typist, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { typist.Close() })
-	if err := unix.IoctlSetPointerInt(int(typist.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.IoctlSetPointerInt(int(typist.Fd()), unix.TIOCSPTLCK, 0))
 	n, err := unix.IoctlGetInt(int(typist.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { tty.Close() })
 	return typist, tty
 }

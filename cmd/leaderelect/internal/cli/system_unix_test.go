@@ -29,14 +29,10 @@ func TestSignals(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			stop := a.signals(cancel, nil) // without a command every HUP ends it
 			defer stop()
-			if err := syscall.Kill(os.Getpid(), s); err != nil {
-				t.Fatal(err)
-			}
+			must(t, syscall.Kill(os.Getpid(), s))
 			if !ends {
 				// One that does end it is dealt with after this one.
-				if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
-					t.Fatal(err)
-				}
+				must(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
 			}
 			select {
 			case <-ctx.Done():
@@ -62,14 +58,10 @@ func TestIgnoredSignal(t *testing.T) {
 	if os.Getenv("IGNORES") == "" {
 		t.Setenv("IGNORES", "yes")
 		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", `trap "" HUP; exec "$0" -test.run=^TestIgnoredSignal$`, self},
 			&os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if s, err := p.Wait(); err != nil || !s.Success() {
 			t.Errorf("%v, %v", s, err)
 		}
@@ -78,9 +70,7 @@ func TestIgnoredSignal(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer (&app{}).signals(cancel, nil)()
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM} {
-		if err := syscall.Kill(os.Getpid(), s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Kill(os.Getpid(), s))
 	}
 	<-ctx.Done()
 	if by := (*signalled)(nil); !errors.As(context.Cause(ctx), &by) || by.signal != syscall.SIGTERM {
@@ -92,14 +82,10 @@ func TestIgnoredSignal(t *testing.T) {
 // variable is inherited, it has none.
 func TestJournal(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	info, err := file.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stat := info.Sys().(*syscall.Stat_t)
 	for stream, want := range map[string]string{
 		fmt.Sprintf("%d:%d", stat.Dev, stat.Ino):   "<7> <6> <4> <3> <4> <3>",
@@ -108,9 +94,7 @@ func TestJournal(t *testing.T) {
 	} {
 		for _, format := range []string{"text", "json"} {
 			t.Setenv("JOURNAL_STREAM", stream)
-			if err := file.Truncate(0); err != nil {
-				t.Fatal(err)
-			}
+			must(t, file.Truncate(0))
 			if _, err := file.Seek(0, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -125,9 +109,7 @@ func TestJournal(t *testing.T) {
 			a.complain("it failed")
 			a.log().Flush(time.Minute)
 			text, err := os.ReadFile(file.Name())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var got []string
 			for line := range strings.Lines(string(text)) {
 				if strings.HasPrefix(line, "<") {

@@ -46,9 +46,7 @@ func TestGuardGoesByAnotherName(t *testing.T) {
 	noted(t, pids, 1)
 	of := "/proc/" + strconv.Itoa(p.guard.Pid)
 	line, err := os.ReadFile(of + "/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want := fmt.Sprintf("election-guard\x00guard\x00--of\x00%d\x00--files\x00%d\x00", os.Getpid(), 3+len(inherited())); string(line) != want {
 		t.Errorf("its arguments are %q, want %q", line, want)
 	}
@@ -82,9 +80,7 @@ func TestOrphansAreTheGuardsOwn(t *testing.T) {
 	p, pids := script(t, nil, `echo $$ >>$NOTES; exec sleep 600`)
 	noted(t, pids, 1)
 	own := exec.Command("sleep", "600")
-	if err := own.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, own.Start())
 	defer func() {
 		_ = own.Process.Kill()
 		_ = own.Wait()
@@ -120,28 +116,20 @@ func TestFirstProcess(t *testing.T) {
 func exe(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return path
 }
 
 // Orphans are awaited; what os/exec awaits is left to it.
 func TestReap(t *testing.T) {
 	stores.Nightly(t, "real processes by the wall clock")
-	if err := adopt(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, adopt())
 	defer reapAll()()
 	for range 3 {
 		out, err := exec.Command("sh", "-c", "sleep 0.2 >/dev/null & echo $!").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		eventually(t, "end of the orphan", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
 	}
 }
@@ -153,18 +141,12 @@ const nobody = 65534
 func install(t *testing.T, path string, mode os.FileMode) {
 	t.Helper()
 	from, err := os.Open(exe(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer from.Close()
 	to, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = io.Copy(to, from)
-	if err := errors.Join(err, to.Close(), os.Chmod(path, mode)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, to.Close(), os.Chmod(path, mode)))
 }
 
 // becomeRoot is what this test binary does as a setuid program. It notes its pid and
@@ -192,13 +174,9 @@ func TestAnotherUser(t *testing.T) {
 		stores.Missing(t, "a setuid program cannot be made: run as root")
 	}
 	dir, err := os.MkdirTemp("", "setuid-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir, 0o777))
 	path := filepath.Join(dir, "become-root")
 	install(t, path, 0o755|os.ModeSetuid)
 	plain := filepath.Join(dir, "test")
@@ -268,9 +246,7 @@ func asNobody(t *testing.T, program string) {
 // Arguments reach the command as they are, however long, and whatever they hold.
 func TestArguments(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Close()
 	args := []string{"printf", "%s\n", "", "--", "a b\n", "\xff\xfe", strings.Repeat("x", 100<<10), strings.Repeat("y", 100<<10)}
 	p := start(t, func(s *Spec) { s.Stdout = w }, args...)
@@ -286,14 +262,10 @@ func TestArguments(t *testing.T) {
 // and the guard's own are not.
 func TestInheritedFiles(t *testing.T) {
 	kept, err := os.Create(filepath.Join(t.TempDir(), "kept"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer kept.Close()
 	n, err := syscall.Dup(int(kept.Fd())) // without O_CLOEXEC
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer syscall.Close(n)
 	end(t, start(t, nil, "sh", "-c", `ls -l /proc/$$/fd >/proc/$$/fd/`+strconv.Itoa(n)))
 	text, err := os.ReadFile(kept.Name())
@@ -313,9 +285,7 @@ func TestRemove(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "own")
 	file, other := filepath.Join(dir, "file"), filepath.Join(t.TempDir(), "other")
 	for _, err := range []error{os.Mkdir(dir, 0o755), os.WriteFile(file, nil, 0o644), os.WriteFile(other, nil, 0o644)} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	remove := func(s *Spec) { s.Remove = []string{file, dir} }
 	end(t, start(t, remove, "true"))
@@ -340,9 +310,7 @@ func TestRemove(t *testing.T) {
 func newAlarm(t *testing.T) *Alarm {
 	t.Helper()
 	a, err := NewAlarm()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(a.Close)
 	return a
 }
@@ -407,16 +375,12 @@ func TestAlarmSetLater(t *testing.T) {
 // The numbers of a namespace within are those that signals go to.
 func TestTable(t *testing.T) {
 	now, err := look()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if pid, ok := now.local(now.self); !ok || pid != os.Getpid() {
 		t.Errorf("this process is %d, want %d", pid, os.Getpid())
 	}
 	cmd := exec.Command("sleep", "600")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	if all := descendants(); !slices.Contains(all, cmd.Process.Pid) {
 		t.Errorf("%d is not among %v", cmd.Process.Pid, all)
 	}

@@ -54,9 +54,7 @@ func start(t *testing.T, change func(*Spec), args ...string) *Process {
 		change(&s)
 	}
 	p, err := Start(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		p.Kill()
 		<-p.Done()
@@ -142,13 +140,9 @@ func zombie(pid int) bool {
 // A command's end is told as a shell would.
 func TestStatus(t *testing.T) {
 	plain := filepath.Join(t.TempDir(), "plain")
-	if err := os.WriteFile(plain, []byte("no program"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(plain, []byte("no program"), 0o644))
 	garbage := filepath.Join(t.TempDir(), "garbage")
-	if err := os.WriteFile(garbage, []byte("no program"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(garbage, []byte("no program"), 0o755))
 	for _, c := range []struct {
 		args []string
 		want Status
@@ -319,9 +313,7 @@ func TestGuardStopped(t *testing.T) {
 // The command has its standard files, and none of the guard's own.
 func TestFiles(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Close()
 	p := start(t, func(s *Spec) { s.Stdout = w }, "sh", "-c", `(: >&3) 2>/dev/null && echo 3 is open; (: >&4) 2>/dev/null && echo 4 is open; cat; echo done`)
 	w.Close()
@@ -334,9 +326,7 @@ func TestFiles(t *testing.T) {
 
 // Of the two clocks the earlier counts, and both move together.
 func TestDeadlineArithmetic(t *testing.T) {
-	if err := Check(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Check())
 	near := func(what string, got, want time.Duration) {
 		t.Helper()
 		if (got - want).Abs() > 5*time.Second {
@@ -366,21 +356,15 @@ func TestReady(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, in_, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer out.Close()
 			r, err := Prepare(nil, in_, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			waited := r.guard.Pid
 			meanwhile(t, r)
 			p, err := Start(Spec{Args: []string{"env"}, Env: []string{"A=1", "PATH=" + os.Getenv("PATH"), "B=x y"}, Stdout: in_,
 				Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second, Logger: discard, Ready: r})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if same := p.guard.Pid == waited; same != (name != "killed") {
 				t.Errorf("the guard that waited is the command's: %v", same)
 			}
@@ -401,18 +385,14 @@ func TestReady(t *testing.T) {
 // A guard that waits has nothing to end: it ends when it is closed, and with its candidate.
 func TestReadyEnds(t *testing.T) {
 	r, err := Prepare(nil, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pid := r.guard.Pid
 	r.Close()
 	if syscall.Kill(pid, 0) != syscall.ESRCH {
 		t.Error("closed, it is alive")
 	}
 	r, err = Prepare(nil, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = r.pipe.Close() // as by the end of this process
 	select {
 	case <-r.ended:
@@ -427,14 +407,10 @@ func TestReadyEnds(t *testing.T) {
 // The command is looked for where its own environment says.
 func TestCommandIsFoundByItsOwnPath(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(dir+"/only-here", []byte("#!/bin/sh\nexit 7\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(dir+"/only-here", []byte("#!/bin/sh\nexit 7\n"), 0o700))
 	for path, want := range map[string]int{dir: 7, "/nowhere": CodeNotFound} {
 		p, err := Start(Spec{Args: []string{"only-here"}, Env: []string{"PATH=" + path}, Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second, Logger: discard})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		end(t, p)
 		if s := p.Status(); s.Code != want {
 			t.Errorf("in %s: %+v, want %d", path, s, want)
@@ -445,18 +421,12 @@ func TestCommandIsFoundByItsOwnPath(t *testing.T) {
 // A command need not have an environment at all; the guard's own is empty.
 func TestWithoutAnEnvironment(t *testing.T) {
 	env, err := exec.LookPath("env")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, in_, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer out.Close()
 	p, err := Start(Spec{Args: []string{env}, Stdout: in_, Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second, Logger: discard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	in_.Close()
 	end(t, p)
 	said := make([]byte, 1000)
@@ -492,12 +462,8 @@ func TestFind(t *testing.T) {
 		"env and carriage return":     {"#!/usr/bin/env sh\r\n", 0o755, "carriage return", CodeCannotStart},
 	} {
 		path := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
-		if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, c.mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(c.text), 0o644))
+		must(t, os.Chmod(path, c.mode))
 		if c.mode == 0o111 && os.Geteuid() == 0 {
 			continue // root may read it
 		}
@@ -507,5 +473,13 @@ func TestFind(t *testing.T) {
 		} else if err != nil && CodeOf(err) != c.code {
 			t.Errorf("%s: code %d, want %d", name, CodeOf(err), c.code)
 		}
+	}
+}
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

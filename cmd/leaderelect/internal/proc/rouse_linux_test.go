@@ -110,9 +110,7 @@ func stoppable(t *testing.T, life, late time.Duration, grace string) (candidate 
 	c := exec.Command(exe(t), life.String(), late.String(), grace)
 	c.Env = append(os.Environ(), "BECOME=candidate", "NOTES="+notes)
 	until = in(life)
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Start())
 	t.Cleanup(func() {
 		_ = c.Process.Kill()
 		_ = c.Wait()
@@ -124,9 +122,7 @@ func stoppable(t *testing.T, life, late time.Duration, grace string) (candidate 
 		}
 	})
 	now, err := look()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range now.all {
 		if pid, ok := now.local(e.id); ok && pid == all[0] || ok && pid == all[1] {
 			// The command's parent, or the grandchild's parent's.
@@ -145,9 +141,7 @@ func stoppable(t *testing.T, life, late time.Duration, grace string) (candidate 
 func stateOf(t *testing.T, pid int) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, state, _ := strings.Cut(string(text), ") ")
 	return state[:1]
 }
@@ -288,9 +282,7 @@ func TestGuardKilledUnderAStoppedCandidate(t *testing.T) {
 // so is initialised, after it.
 func TestGuardNeedsTheStandardLibraryOnly(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if all := strings.Fields(string(out)); len(all) != 1 {
 		t.Errorf("it is initialised after %v", all)
 	}

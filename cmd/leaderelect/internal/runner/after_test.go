@@ -255,9 +255,7 @@ func TestNoGuardIsKeptForNothing(t *testing.T) {
 			for _, cause := range []error{leaderelection.ErrOusted, errTest} {
 				r := newTrial(t, c.change, "sleep", "600")
 				defer r.Close()
-				if err := r.Prepare(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, r.Prepare())
 				r.begin(t)
 				r.until(t, "a start", func() bool { return slices.Contains(r.lines, "the command is started") })
 				r.cancel(cause)

@@ -65,9 +65,7 @@ func (r *trial) WithGroup(string) slog.Handler            { return r }
 func newTrial(t *testing.T, change func(*Config), args ...string) *trial {
 	t.Helper()
 	times, err := TimesFor(time.Minute, time.Second, 200*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := &trial{view: viewtest.New(nil, 0), over: make(chan struct{})}
 	r.view.Set(time.Now().Add(time.Minute))
 	c := Config{Args: args, Store: "file:x", LeaderID: "me", Times: times, Drain: patience, OnFailure: Restart, Delay: 10 * time.Millisecond,
@@ -168,9 +166,7 @@ func TestExpiryFileIsWhole(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "expiry")
 	f := newExpiryFile(path)
 	begin := time.Unix(1_790_000_000, 0)
-	if err := f.begin(t.Context(), patience, begin); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.begin(t.Context(), patience, begin))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -184,9 +180,7 @@ func TestExpiryFileIsWhole(t *testing.T) {
 	var last time.Time
 	for reads := 0; ; reads++ {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		lines := strings.Split(string(text), "\n")
 		if len(lines) != 3 || lines[2] != "" {
 			t.Fatalf("half a file: %q", text)
@@ -211,9 +205,7 @@ func TestExpiryFileIsWhole(t *testing.T) {
 func TestCheck(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	there := filepath.Join(t.TempDir(), "there")
-	if err := os.WriteFile(there, []byte("another leader's"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(there, []byte("another leader's"), 0o644))
 	for name, c := range map[string]struct {
 		tmp, expiry string
 		want        string // empty: nothing is wrong
@@ -247,9 +239,7 @@ func TestCheck(t *testing.T) {
 func TestHoldIsDroppedForWhatWasNotBegun(t *testing.T) {
 	t.Parallel()
 	garbage := filepath.Join(t.TempDir(), "garbage")
-	if err := os.WriteFile(garbage, []byte("no program"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(garbage, []byte("no program"), 0o755))
 	onSuccess := func(r *trial) { r.c.HoldOnSuccess = true }
 	for name, c := range map[string]struct {
 		change  func(r *trial)
