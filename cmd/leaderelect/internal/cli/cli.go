@@ -111,29 +111,6 @@ type app struct {
 	urls    []string // those given, whose secrets are not told
 }
 
-const about = `leaderelect elects a leader: of all candidates that you start, on any number of
-machines, one at a time leads and does the work. leaderelect run makes any command a
-candidate. An election is one record in a store that you already have, named by a URL:
-
-%s
-With TLS, or over a socket. Each parameter for a file is optional, and each decider's
-documentation lists all parameters:
-
-%s
-create=true in a URL (file, postgres, mysql, sqlite, dynamodb, nats, azblob, zookeeper)
-has a candidate make the table, bucket or directory if it is missing. Other commands make
-nothing: doctor prints what is missing, and for SQL the statement that makes it.
-
-Choose the store's URL, --term (how long a lease runs) and --skew (how far clocks may
-be off) to suit all candidates of an election. leaderelect plan shows what a choice
-means. leaderelect doctor checks whether store and clock are fit for it.
-
-You can set every flag in the environment, too: --host-port as LEADERELECT_HOST_PORT,
-the URL as LEADERELECT_STORE. Or use a file that --config names, with lines such as
-"host-port = value" and "store = URL". A flag overrides the environment, and the
-environment overrides the file. A variable that is empty counts as not set. Write
-durations as 500ms, 15s, 2m or 1h30m.`
-
 func (a *app) root() *cobra.Command {
 	list := func(forms []string) (s string) {
 		for _, f := range forms {
@@ -144,7 +121,6 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "leaderelect",
 		Short:         "Elect one of many processes as the leader",
-		Long:          fmt.Sprintf(about, list(store.Forms), list(store.TLS)),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       buildVersion(),
@@ -161,6 +137,8 @@ func (a *app) root() *cobra.Command {
 	choices(root, "clocks", trusts...)
 	choices(root, "log-level", "debug", "info", "warn", "error")
 	root.AddCommand(a.runCommand(), a.holdCommand(), a.hookCommand(), a.sidecarCommand(), a.planCommand(), a.doctorCommand(), a.shardsCommand(), a.manCommand(), a.watchCommand(), a.statusCommand(), a.waitCommand(), a.transferCommand(), a.stepdownCommand(), a.resetCommand())
+	explain(root)
+	root.Long = fmt.Sprintf(root.Long, list(store.Forms), list(store.TLS))
 	root.SetHelpCommand(a.helpCommand())
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,27 @@ import (
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 )
+
+// helpText has what help says of each command.
+//
+//go:embed help.txt
+var helpText string
+
+// explain gives c, and the commands below it, their sections of helpText.
+func explain(c *cobra.Command) {
+	for section := range strings.SplitSeq(helpText, "\n== ") {
+		title, text, _ := strings.Cut(strings.TrimSuffix(section, "\n"), "\n")
+		switch title {
+		case c.CommandPath():
+			c.Long = text
+		case c.CommandPath() + " examples":
+			c.Example = text
+		}
+	}
+	for _, sub := range c.Commands() {
+		explain(sub)
+	}
+}
 
 // helpCommand is as cobra's own, but fails if there is no such command.
 func (a *app) helpCommand() *cobra.Command {
@@ -133,10 +155,7 @@ func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIRECTORY",
 		Short: "Write the manual pages into a directory",
-		Long: `Write a manual page for each command, made from its help:
-
-    leaderelect man /usr/local/share/man/man1`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			a.begun(exitError)
 			if err := os.MkdirAll(args[0], 0o755); err != nil {

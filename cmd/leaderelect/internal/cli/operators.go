@@ -26,18 +26,7 @@ func (a *app) transferCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "transfer [URL] ID",
 		Short: "Ask the leader to hand over to another candidate",
-		Long: `Ask the leader to end its work and hand over to the candidate ID, and wait until ID leads.
-Use it to move the work to another machine, for example before maintenance. If the record
-is vacant, transfer reserves it for ID for one term.
-
-If no candidate ID is running, nobody leads for a term after the leader has released. The
-store does not list standbys, so transfer cannot check this. On a terminal it asks you
-first; elsewhere it requires --force. It does not ask a leader with a --hold, not even
-with --force: nobody else would be elected before the hold is over.
-
-Exit codes: 0 ID leads; 1 it does not (within --timeout, or another candidate does), or
-the leader was not asked; 2 usage.`,
-		Args: cobra.RangeArgs(1, 2),
+		Args:  cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			id := args[len(args)-1]
 			switch {
@@ -67,15 +56,7 @@ func (a *app) stepdownCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stepdown [URL]",
 		Short: "Ask the leader to step down",
-		Long: `Ask the leader to end its work, release the lease, and cool down for one term, and wait
-until it has released. Use it to have any other candidate lead. A candidate that has itself given
-up the leadership within the last term, at such a request too, cools down as well: if it is
-the only other one, nobody leads until its term is over. stepdown does not ask a leader
-with a --hold, except with --force: nobody else is elected before the hold is over.
-
-Exit codes: 0 the leader has released; 1 it has not within --timeout, or nobody leads, or
-it was not asked; 2 usage.`,
-		Args: cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			return a.handOver(c.Context(), url, leaderelection.AnySuccessor, timeout, force)
 		}),
@@ -232,20 +213,7 @@ func (a *app) resetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reset [URL] --after N",
 		Short: "Replace a record that the election cannot continue from",
-		Long: `Write a vacant record, whose next fencing token is N+1, over one that the election cannot
-continue from: a record that is damaged, deleted or restored from a backup, or whose term
-ends in 1,000 hours. N must not be less than the greatest fencing token that any fence,
-log or backup has seen, because fences refuse smaller tokens. It may be greater.
-
-First stop all candidates, and wait for a term: then the last leader no longer acts.
-
-Without --force, reset refuses while a term, a hold or a reservation runs, and for a term
-after that, since clocks differ. It also refuses if it cannot know, as for a damaged or
-emptied record. It writes a missing record without --force.
-
-Exit codes: 0 the record is written; 1 it is not; 2 usage.`,
-		Example: `  leaderelect reset --after 1795430400 --force s3://bucket/app`,
-		Args:    cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			if !c.Flags().Changed("after") {
 				return usage("--after is missing: the greatest fencing token that any fence, log or backup has seen")

@@ -306,12 +306,17 @@ func TestCommitOf(t *testing.T) {
 	}
 }
 
-// Help fits into 80 columns, but for what has no blanks to break it at.
+// Help fits into 80 columns, but for what has no blanks to break it at, and shows all of help.txt.
 func TestHelpFits(t *testing.T) {
-	commands := []*cobra.Command{(&app{}).root()}
+	commands, sections := []*cobra.Command{(&app{}).root()}, strings.Count(helpText, "\n== ")
 	for i := 0; i < len(commands); i++ { // with those below each
 		commands = append(commands, commands[i].Commands()...)
 		command := commands[i].CommandPath()
+		for _, text := range []string{commands[i].Long, commands[i].Example} {
+			if text != "" {
+				sections--
+			}
+		}
 		code, out, errOut := says(t, append([]string{"help"}, strings.Fields(command)[1:]...)...)
 		if code != 0 || len(out) < 20 {
 			t.Errorf("%s: %d %s", command, code, errOut)
@@ -321,6 +326,9 @@ func TestHelpFits(t *testing.T) {
 				t.Errorf("%s: %d columns: %s", command, len([]rune(line)), line)
 			}
 		}
+	}
+	if sections != 0 {
+		t.Errorf("%d sections of help.txt are of no command", sections)
 	}
 }
 

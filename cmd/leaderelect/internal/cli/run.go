@@ -63,72 +63,7 @@ func (a *app) runCommand() *cobra.Command {
 		DisableFlagsInUseLine: true, // cobra writes them last: there they belong to COMMAND
 
 		Short: "Run a command while this process leads",
-		Long: `Campaign in the election, and run COMMAND while this process leads. Use it for a program
-that must run in one place at a time.
-
-When leadership is lost, leaderelect sends SIGTERM to the command's whole process group,
-and kills the group after --grace. The command is dead before another candidate can be
-elected, even if the store cannot be reached, or leaderelect itself is frozen or killed.
-When leadership is given up by choice (leaderelect is to end, or to hand over), it keeps
-the lease until the command and all that the command has started are dead. It then
-releases the lease at once.
-
-The command's environment has
-
-    LEADERELECT_TOKEN        the fencing token, greater in each leadership than
-                             in all before: send it along with each write
-    LEADERELECT_LEADER_ID    this candidate's name
-    LEADERELECT_STORE        the store's URL, unless it has a password: see
-                             --pass-store, also for MYSQL_PWD and the like
-    LEADERELECT_EXPIRY_FILE  a file that says until when the command may act as
-                             leader: in seconds since 1970, and on a second line
-                             as a date. Each extension of the lease replaces it
-    LEADERELECT_LEASE_ID     with native_lease=true (azblob): the id of Azure's
-                             lease, which the command needs to write the
-                             companions
-
-Run the command in the foreground: leaderelect ends the processes that it leaves behind.
-Unless leaderelect is root, the command cannot use sudo or another setuid program,
-because leaderelect could not end a process of another user (--allow-setuid).
-
-When the command ends, leaderelect starts it again, after a pause that begins with
---restart-delay and doubles. If the command failed, --on-failure decides:
-
-    restart   start it again. After 5 failures in a row, each soon after a
-              start, step down and stay out for the pause: another candidate
-              may be able to run it
-    stepdown  step down at the first failure
-    exit      release the lease, and exit with the command's code
-
-INT, TERM and QUIT end the command by the same signal, and then leaderelect. So does HUP,
-if leaderelect belongs to a terminal. A second one kills the command at once. Otherwise
-HUP is passed to the command only, as USR1 and USR2 are. WINCH is passed to its process
-group.
-
-The command inherits the files that leaderelect was started with, even 3 and above,
-except --ready-fd. It may read and write a terminal, but has no controlling terminal: it
-cannot open /dev/tty, and Ctrl-C reaches it through leaderelect. It does not get systemd's
-NOTIFY_SOCKET (see --pass-notify). With a --lifeline it has one more file, from 100 on,
-which is locked. It should leave that file open: a process that has it counts as alive.
-
-With --try leaderelect never waits. It ends if another candidate leads, and when its own
-leadership ends.
-
-Exit codes: the command's with --once, and if it failed with --on-failure exit. Otherwise
-
-    0         ended by INT or TERM, without --once
-    2         the command line is wrong
-    124       not elected by --try or within --wait, because another candidate
-              leads, or a hold outlasts the wait (--not-elected-code)
-    125       leaderelect failed, the store did not respond within --wait, or
-              leadership ended before the command of --once did
-    126, 127  the command cannot be started, or does not exist
-    130, 143  with --once: INT or TERM came before the command ran
-    137       the command had not ended within --drain, and was killed`,
-		Example: `  leaderelect run gs://bucket/nightly -- ./report.sh
-  leaderelect run --once --wait 20s --hold 40s nats://host/bucket/cron -- ./job
-  leaderelect run --priority 10 --id zone-a-1 etcd://host/primary -- ./primary`,
-		Args: commandAfterDash(true),
+		Args:  commandAfterDash(true),
 		RunE: a.onURLAndCommand(func(c *cobra.Command, url string, command []string) error {
 			f.entry.given(c)
 			return a.runRun(c.Context(), &f, c, url, command)

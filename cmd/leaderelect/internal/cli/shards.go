@@ -18,20 +18,10 @@ import (
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
-const aboutShards = `Divide shards among any number of members: one member at a time owns each shard, with
-the shard's own fencing token. Use it for work in many parts, such as the partitions of a
-queue. The cost for the store grows with the members, and not with the shards.
-
-A group has several records, whose names begin with the URL: etcd://host/orders has
-orders-coordinator, orders-assignment, orders-seat-0, orders-seat-1 and so on. For other
-names put {name} into the URL, as in s3://bucket/orders/{name}. Any store will do:
-leaderelect shards doctor checks a URL.`
-
 func (a *app) shardsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "shards",
 		Short: "Divide shards among members, each owned by one at a time",
-		Long:  aboutShards,
 		Args:  noSuchCommand,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return usage("no command given; leaderelect help shards lists them")
@@ -111,13 +101,7 @@ func (a *app) shardsStatusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [URL]",
 		Short: "Show who owns which shard",
-		Long: `Read a group's records once. Print its members, how many shards each owns, and the shards
-that nobody owns, that are moving, or that are pinned. With --each (and with --json) print
-every shard, with its owner and its token.
-
-Exit codes: 0 every shard has an owner that is alive; 1 some have none, or a member's
-record cannot be read, or there is no group yet; 2 error.`,
-		Args: cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			a.begun(exitUsage) // errors are 2 here, too
 			s, err := a.lookAt(c.Context(), url, timeout)
@@ -181,12 +165,7 @@ func (a *app) shardsWatchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch [URL]",
 		Short: "Print each change of owner",
-		Long: `Follow a group without joining it, and print a line for each shard that is asked to move,
-gets an owner, has none or is removed, and for each member that joins or leaves. The first
-line is the present state. watch ends when it is interrupted, or when its reader is gone.
-
-Exit codes: 0 interrupted, or its reader is gone; 1 error; 2 usage.`,
-		Args: cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			return a.printEvents(c.Context(), asJSON, func(ctx context.Context, tell printer) error { return a.watchShards(ctx, url, tell) })
 		}),
@@ -224,17 +203,7 @@ func (a *app) shardsDoctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor [URL]",
 		Short: "Check whether store and clock are fit for a group",
-		Long: `Make the checks of leaderelect doctor, and those that only a group needs: that the store
-keeps records of different names apart, that it stores a record as large as the assignment
-of so many shards and names, and how many shards would fit.
-
-The group's own records are only read. The checks write to two scratch records called
-doctor and doctor-2, as the group's are called coordinator and assignment. They stay
-there, vacant, and you may delete them.
-
-Exit codes: 0 nothing failed; 1 something did, or with --strict a setting may lose a
-confirmed write, so that two may lead; 2 usage.`,
-		Args: cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			set := shard.Numbered(0)
 			if d.given() {

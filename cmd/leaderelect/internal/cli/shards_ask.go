@@ -121,12 +121,6 @@ func (a *app) shardsMoveCommand() *cobra.Command {
 	c := a.operator(&cobra.Command{
 		Use:   "move",
 		Short: "Pin a shard to a member",
-		Long: `Pin a shard to the member of that name (its --id), and wait until the member owns it. The
-pin stays until leaderelect shards unpin: when a member of that name has room, the shard
-goes to it again.
-
-Exit codes: 0 MEMBER owns it; 1 it does not within --timeout (the pin stays), or nothing
-was asked for: there is no such shard, no such member, or it has no room; 2 usage.`,
 	}, func(ctx context.Context, q *asked, args []string) error { return q.move(ctx, args[0], args[1], force) }, "SHARD", "MEMBER")
 	c.Flags().BoolVar(&force, "force", false, aboutForce)
 	return c
@@ -162,10 +156,6 @@ func (a *app) shardsUnpinCommand() *cobra.Command {
 	return a.operator(&cobra.Command{
 		Use:   "unpin",
 		Short: "Remove the pin of a shard",
-		Long: `Remove the pin of leaderelect shards move: the group decides again who owns the shard. The
-shard moves only if the balance needs it.
-
-Exit codes: 0 it is on record; 1 there is no such shard, or another error; 2 usage.`,
 	}, func(ctx context.Context, q *asked, args []string) error {
 		if err := q.op.Unpin(ctx, args[0]); err != nil {
 			return err
@@ -179,13 +169,6 @@ func (a *app) shardsDrainCommand() *cobra.Command {
 	c := a.operator(&cobra.Command{
 		Use:   "drain",
 		Short: "Move a member's shards to the others",
-		Long: `Move a member's shards to the other members, and wait until it owns only what is pinned to
-it. Use it before maintenance. The member stays in the group. It gets no shard until
-leaderelect shards undrain, even if it is started again under its name. It keeps the
-shards that no other member has room for.
-
-Exit codes: 0 it is empty; 1 it is not within --timeout (the request stays), or nothing was
-asked for: there is no such member, or no other one that takes shards; 2 usage.`,
 	}, func(ctx context.Context, q *asked, args []string) error { return q.drain(ctx, args[0], force, wait) }, "MEMBER")
 	c.Flags().BoolVar(&force, "force", false, aboutForce)
 	c.Flags().BoolVar(&wait, "wait", true, "wait until the member is empty")
@@ -227,9 +210,6 @@ func (a *app) shardsUndrainCommand() *cobra.Command {
 	return a.operator(&cobra.Command{
 		Use:   "undrain",
 		Short: "Give a drained member its share again",
-		Long: `End the drain of leaderelect shards drain: the member gets its share again.
-
-Exit codes: 0 it is on record; 1 there is no such member, or another error; 2 usage.`,
 	}, func(ctx context.Context, q *asked, args []string) error {
 		id := args[0]
 		as, err := q.observer(q.group).Read(ctx)
@@ -252,18 +232,6 @@ func (a *app) shardsResetCommand() *cobra.Command {
 	c := a.operator(&cobra.Command{
 		Use:   "reset",
 		Short: "Replace an assignment that the group cannot continue from",
-		Long: `Write an assignment in which nobody owns a shard, over one that the group cannot continue
-from: one that is damaged, deleted or restored from a backup. Each shard's next token is
-greater than N. N must not be less than the greatest token that any fence, log or backup
-has seen, because fences refuse smaller tokens. Pins, drained members and the shards stay,
-if they can be read.
-
-First stop all members, and wait for a term. Without --force, nothing is written while a
-member's term runs, or if the records cannot be read. For a damaged seat use leaderelect
-reset, as for an election's record.
-
-Exit codes: 0 it is written; 1 it is not; 2 usage.`,
-		Example: `  leaderelect shards reset --after 1795430400 s3://bucket/orders/{name}`,
 	}, func(ctx context.Context, q *asked, _ []string) error {
 		if after == 0 {
 			return usage("--after is missing, or 0: name the greatest token of any shard that any fence, log or backup has seen")

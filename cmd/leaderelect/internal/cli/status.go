@@ -29,22 +29,7 @@ func (a *app) statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [URL]",
 		Short: "Show who leads",
-		Long: `Read the record once, and print who leads, since about when, with which fencing token, at
-which addresses, and how much of the term is left. Use it to look, and in probes. For work
-that only the leader may do, use the leader's own view and fencing: a moment later the
-answer may be wrong.
-
-The start is estimated from the number of extensions, two in each term less the skew.
-Give --extend-every if the leader extends more often, as run does: see leaderelect plan.
-
-In an election that is held with --clocks unsynchronized, one look does not tell whether the term
-still runs. status then looks on until the leader extends its lease, which takes half a
-term, or until the term must have run out, which takes a whole one. So it does if the term
-ends later than a right clock can have written; then two terms, of 15s at least, tell that
-nobody leads.
-
-Exit codes: 0 somebody leads; 1 nobody does, or with --check-id another candidate; 2 error.`,
-		Args: cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			a.begun(exitUsage) // errors are 2 here, too
 			l := look{app: a, url: url, timeout: timeout, firm: c.Flags().Changed("timeout")}
@@ -157,13 +142,7 @@ func (a *app) watchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch [URL]",
 		Short: "Print each new leadership, vacancy and lapse",
-		Long: `Follow an election without campaigning, and print a line for each new leadership, each
-vacancy (the leader has given up), and each lapse (a term ran out unextended, as seen while
-the store answered). The first line is the present state. watch ends when it is
-interrupted, or when its reader is gone, as in leaderelect watch URL | head -1.
-
-Exit codes: 0 interrupted, or its reader is gone; 1 error; 2 usage.`,
-		Args: cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			return a.printEvents(c.Context(), asJSON, func(ctx context.Context, tell printer) error {
 				d, err := a.openStore(ctx, store.Existing(url))
@@ -247,15 +226,7 @@ func (a *app) waitCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "wait [URL]",
 		Short: "Wait until somebody leads",
-		Long: `Follow the election without campaigning until somebody leads, and print the leader as
-status does. Use it in a script that must not begin before there is a leader. If the store
-cannot be reached yet, wait tries again.
-
-Exit codes: 0 somebody leads; 1 nobody did within --timeout, or with --check-id or --after
-not the leadership that you wait for; 2 error, also if the store did not respond within
---timeout; 130, 143 interrupted.`,
-		Example: `  leaderelect wait --timeout 1m s3://bucket/app && ./start-clients`,
-		Args:    cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			a.begun(exitUsage) // errors are 2 here, as for status
 			s, err := a.await(c.Context(), url, &w)
