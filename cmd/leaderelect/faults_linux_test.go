@@ -7,15 +7,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/c8e606e4/leaderelection/deciders/file"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
@@ -57,16 +58,25 @@ func launchAt(t *testing.T, ledger string, last bool, change func(*exec.Cmd), ar
 		_ = c.Wait() // code looks at what is told
 	}()
 	t.Cleanup(func() {
-		if t.Failed() {
-			text, _ := os.ReadFile(c.log)
-			t.Logf("leaderelect %s:\n%s", strings.Join(args, " "), text)
+		c.kill()
+		if text, _ := os.ReadFile(c.log); t.Failed() {
+			lines := strings.Split(string(text), "\n")
+			t.Logf("leaderelect %s:\n%s", strings.Join(args, " "), strings.Join(lines[max(0, len(lines)-100):], "\n"))
 		}
-		_ = c.Process.Signal(syscall.SIGCONT)
-		_ = c.Process.Kill()
-		<-c.ended
-		eventually(func() bool { return len(c.alive()) == 0 })
 	})
 	return c
+}
+
+func (c *candidate) signal(s syscall.Signal) { _ = c.Process.Signal(s) }
+
+// kill ends it for good, and waits for its guard to have ended its command.
+func (c *candidate) kill() {
+	guards := children(c.Process.Pid)
+	c.signal(syscall.SIGKILL)
+	<-c.ended
+	eventually(func() bool {
+		return !slices.ContainsFunc(guards, func(guard int) bool { return syscall.Kill(guard, 0) == nil })
+	})
 }
 
 // code waits for the end, and returns the exit code.
@@ -83,7 +93,7 @@ func (c *candidate) code(t *testing.T) int {
 // stops asks it to end, and wants it to do so with that exit code.
 func (c *candidate) stops(t *testing.T, want int) {
 	t.Helper()
-	_ = c.Process.Signal(syscall.SIGTERM)
+	c.signal(syscall.SIGTERM)
 	if code := c.code(t); code != want {
 		t.Errorf("exit code %d, want %d", code, want)
 	}
@@ -126,15 +136,6 @@ func place(t *testing.T, server *stores.NATSServer, addr string) (string, *natsk
 	return fmt.Sprintf(form, addr), d
 }
 
-// nightly is a place for a test of processes by the wall clock, beside others.
-func nightly(t *testing.T) (string, *natskv.Decider) {
-	t.Helper()
-	stores.Nightly(t, "real processes by the wall clock")
-	t.Parallel()
-	server := stores.NATS(t)
-	return place(t, server, server.Addr)
-}
-
 // A command that ignores SIGTERM is dead when the view ends, whatever has happened
 // to the store and to who watches it: not a moment later.
 func TestDeadWhenTheViewEnds(t *testing.T) {
@@ -143,7 +144,7 @@ func TestDeadWhenTheViewEnds(t *testing.T) {
 	const skew = 500 * time.Millisecond
 	for name, fault := range map[string]func(*candidate, *stores.Relay){
 		"the store is cut off":     func(_ *candidate, p *stores.Relay) { p.Cut() },
-		"the candidate is stopped": func(c *candidate, _ *stores.Relay) { _ = c.Process.Signal(syscall.SIGSTOP) },
+		"the candidate is stopped": func(c *candidate, _ *stores.Relay) { c.signal(syscall.SIGSTOP) },
 		"the candidate is killed":  func(c *candidate, _ *stores.Relay) { _ = c.Process.Kill() },
 		"the guard is stopped and the store cut off": func(c *candidate, p *stores.Relay) {
 			for _, guard := range children(c.Process.Pid) {
@@ -155,11 +156,11 @@ func TestDeadWhenTheViewEnds(t *testing.T) {
 			for _, guard := range children(c.Process.Pid) {
 				_ = syscall.Kill(guard, syscall.SIGSTOP)
 			}
-			_ = c.Process.Signal(syscall.SIGSTOP)
+			c.signal(syscall.SIGSTOP)
 		},
 		"the candidate is stopped, and the guard again and again": func(c *candidate, _ *stores.Relay) {
 			guards := children(c.Process.Pid)
-			_ = c.Process.Signal(syscall.SIGSTOP)
+			c.signal(syscall.SIGSTOP)
 			go func() {
 				for _, guard := range guards {
 					for syscall.Kill(guard, syscall.SIGSTOP) == nil {
@@ -171,14 +172,14 @@ func TestDeadWhenTheViewEnds(t *testing.T) {
 		"the candidate is stopped, and the guard killed": func(c *candidate, p *stores.Relay) {
 			p.Cut() // it goes on, and would extend the lease
 			guards := children(c.Process.Pid)
-			_ = c.Process.Signal(syscall.SIGSTOP)
+			c.signal(syscall.SIGSTOP)
 			for _, guard := range guards {
 				_ = syscall.Kill(guard, syscall.SIGKILL)
 			}
 		},
 		"asked to end, and the store cut off": func(c *candidate, p *stores.Relay) {
 			p.Cut()
-			_ = c.Process.Signal(syscall.SIGTERM)
+			c.signal(syscall.SIGTERM)
 		},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
@@ -204,24 +205,40 @@ func TestDeadWhenTheViewEnds(t *testing.T) {
 	}
 }
 
-// If the guard is killed the kernel kills the command at once, leaderelect what
-// it has started, and the same leader starts it again.
+// If the guard is killed the kernel kills the command at once, leaderelect what that has started, and the same
+// leader starts it again: also as the first process of a PID namespace, as in a container.
 func TestGuardKilled(t *testing.T) {
-	u, _ := nightly(t)
-	c := launch(t, nil, "run", "--restart-delay", "10ms", "--drain", "1s", u, "--", "child", "stubborn", "escapes")
-	has(t, c.ledger, "(?s)start.*start")
-	before, _ := os.ReadFile(c.ledger)
-	for _, guard := range children(c.Process.Pid) {
-		_ = syscall.Kill(guard, syscall.SIGKILL)
-	}
-	has(t, c.log, "the guard is dead")
-	if !eventually(func() bool { return len(living(string(before))) == 0 }) {
-		t.Errorf("alive: %v", living(string(before)))
-	}
-	has(t, c.ledger, `(?s)start 1\d{9} .*start 1\d{9} .*start 1\d{9} `)
-	c.stops(t, 137) // it had to be killed
-	if left := c.alive(); len(left) > 0 {
-		t.Errorf("alive after the end: %v", left)
+	stores.Nightly(t, "real processes by the wall clock")
+	for name, flags := range map[string]uintptr{"one of many": 0, "the first process": syscall.CLONE_NEWPID} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := launch(t, func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags} },
+				"run", "--restart-delay", "10ms", "--drain", "1s", "file://"+filepath.Join(t.TempDir(), "election.json"), "--", "child", "stubborn", "escapes")
+			has(t, c.ledger, "(?s)start.*start")
+			guards := children(c.Process.Pid)
+			if len(guards) != 1 {
+				t.Fatalf("the guards are %v", guards)
+			}
+			below := children(guards[0])
+			for _, pid := range below {
+				below = append(below, children(pid)...)
+			}
+			if len(below) < 2 {
+				t.Errorf("there was only %v", below)
+			}
+			must(t, syscall.Kill(guards[0], syscall.SIGKILL))
+			has(t, c.log, "the guard is dead")
+			for _, pid := range below {
+				if !eventually(func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH }) { // awaited, too
+					t.Errorf("process %d is there", pid)
+				}
+			}
+			has(t, c.ledger, `(?s)(start 1\d{9} .*){4}`)
+			c.stops(t, 137)                                     // it had to be killed
+			if left := c.alive(); flags == 0 && len(left) > 0 { // those of a namespace have other numbers here
+				t.Errorf("alive after the end: %v", left)
+			}
+		})
 	}
 }
 
@@ -256,47 +273,16 @@ func TestKilledByName(t *testing.T) {
 	}
 }
 
-// As the first process of a PID namespace, as in a container, whatever is killed: the
-// guard, of which leaderelect finds what it has left.
-func TestFirstProcess(t *testing.T) {
-	stores.Nightly(t, "real processes by the wall clock")
-	t.Parallel()
-	dir := t.TempDir()
-	c := launch(t, func(cmd *exec.Cmd) {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
-	}, "run", "--restart-delay", "10ms", "--drain", "1s", "file://"+filepath.Join(dir, "election.json"), "--", "child", "stubborn", "escapes")
-	has(t, c.ledger, "(?s)start.*start")
-	guards := children(c.Process.Pid)
-	if len(guards) != 1 {
-		t.Fatalf("the guards are %v", guards)
-	}
-	command := children(guards[0])
-	below := command
-	for _, pid := range command {
-		below = append(below, children(pid)...)
-	}
-	_ = syscall.Kill(guards[0], syscall.SIGKILL)
-	has(t, c.log, "the guard is dead")
-	for _, pid := range below {
-		if !eventually(func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH }) { // awaited, too
-			t.Errorf("process %d is there", pid)
-		}
-	}
-	if len(below) < 2 {
-		t.Errorf("there was only %v", below)
-	}
-	has(t, c.ledger, `(?s)(start 1\d{9} .*){4}`)
-	c.stops(t, 137)
-}
-
 // A terminal that is closed ends leaderelect in good order.
 func TestClosedTerminal(t *testing.T) {
-	u, d := nightly(t)
+	stores.Nightly(t, "real processes by the wall clock")
+	t.Parallel()
+	record := filepath.Join(t.TempDir(), "election.json")
 	ptmx, tty := pty(t)
 	c := launch(t, func(cmd *exec.Cmd) {
 		cmd.Stdin, cmd.Stdout = tty, tty
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
-	}, "run", "--id", "a", u, "--", "child")
+	}, "run", "--id", "a", "file://"+record, "--", "child")
 	tty.Close()
 	has(t, c.ledger, "^beat")
 	ptmx.Close()
@@ -307,7 +293,7 @@ func TestClosedTerminal(t *testing.T) {
 	if left := c.alive(); len(left) > 0 {
 		t.Errorf("alive: %v", left)
 	}
-	if e, err := d.ReadCurrent(t.Context()); err != nil || !e.Vacant() || e.ElectionNumber == 0 {
+	if e, err := file.NewDecider(record, nil).ReadCurrent(t.Context()); err != nil || !e.Vacant() || e.ElectionNumber == 0 {
 		t.Errorf("the record is %+v, %v", e, err)
 	}
 }
@@ -318,10 +304,7 @@ func pty(t *testing.T) (ptmx, tty *os.File) {
 	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	must(t, err)
 	t.Cleanup(func() { ptmx.Close() })
-	var unlock int32
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, ptmx.Fd(), unix.TIOCSPTLCK, uintptr(unsafe.Pointer(&unlock))); errno != 0 {
-		t.Fatal(errno)
-	}
+	must(t, unix.IoctlSetPointerInt(int(ptmx.Fd()), unix.TIOCSPTLCK, 0))
 	n, err := unix.IoctlGetInt(int(ptmx.Fd()), unix.TIOCGPTN)
 	must(t, err)
 	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
