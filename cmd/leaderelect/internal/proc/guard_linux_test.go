@@ -30,15 +30,6 @@ func (l *lines) has(t *testing.T, want string) {
 	eventually(t, fmt.Sprintf("%q in the log", want), func() bool { return strings.Contains(l.String(), want) })
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for limit := time.Now().Add(patience); !is(); <-time.After(5 * time.Millisecond) {
-		if time.Now().After(limit) {
-			t.Fatalf("no %s within %v", what, patience)
-		}
-	}
-}
-
 // Who kills by name what the command is called does not find its guard; nor does who
 // kills this program by name. The guard says what it is.
 func TestGuardGoesByAnotherName(t *testing.T) {
@@ -55,10 +46,13 @@ func TestGuardGoesByAnotherName(t *testing.T) {
 	}
 }
 
+// leavesBehind leaves a process in a session of its own, which has nothing of the guard's environment.
+const leavesBehind = `env -i N=$NOTES setsid sh -c 'sh -c "echo \$\$ >>$N; exec sleep 600" &'; echo $$ >>$NOTES; exec sleep 600`
+
 // What a guard that is killed leaves behind is dead before Done is closed, even if it is in a
 // session of its own, and has nothing of the guard's environment left.
 func TestOrphans(t *testing.T) {
-	p, pids := script(t, nil, `env -i N=$NOTES setsid sh -c 'sh -c "echo \$\$ >>$N; exec sleep 600" &'; echo $$ >>$NOTES; exec sleep 600`)
+	p, pids := script(t, nil, leavesBehind)
 	all := noted(t, pids, 2)
 	_ = p.guard.Kill()
 	if s := end(t, p); s.Code != CodeFailed || s.Failure != "its guard was killed" {
@@ -245,17 +239,10 @@ func asNobody(t *testing.T, program string) {
 
 // Arguments reach the command as they are, however long, and whatever they hold.
 func TestArguments(t *testing.T) {
-	r, w, err := os.Pipe()
-	must(t, err)
-	defer r.Close()
 	args := []string{"printf", "%s\n", "", "--", "a b\n", "\xff\xfe", strings.Repeat("x", 100<<10), strings.Repeat("y", 100<<10)}
-	p := start(t, func(s *Spec) { s.Stdout = w }, args...)
-	w.Close()
-	text, err := io.ReadAll(r)
-	if want := strings.Join(args[2:], "\n") + "\n"; err != nil || string(text) != want {
-		t.Errorf("%d bytes, want %d; %v", len(text), len(want), err)
+	if _, text := prints(t, nil, args...); text != strings.Join(args[2:], "\n")+"\n" {
+		t.Errorf("%d bytes: %.50q", len(text), text)
 	}
-	end(t, p)
 }
 
 // A file that whoever started this program has left open is the command's, by the same number,
@@ -389,6 +376,7 @@ func TestTable(t *testing.T) {
 }
 
 func init() {
+	become = map[string]func(){"root": becomeRoot, "headless": becomeHeadless, "candidate": becomeCandidate}
 	if os.Getenv("BECOME") == "headless" {
 		runtime.LockOSThread() // the first one
 	}
@@ -427,10 +415,10 @@ func TestHeadless(t *testing.T) {
 
 // What is below a guard that lives is not what another has left behind.
 func TestGuardKilledBesideOthers(t *testing.T) {
-	p, pids := script(t, nil, `env -i N=$NOTES setsid sh -c 'sh -c "echo \$\$ >>$N; exec sleep 600" &'; echo $$ >>$NOTES; exec sleep 600`)
+	p, pids := script(t, nil, leavesBehind)
 	left := noted(t, pids, 2)
 	// Both have begun after the one whose guard is killed.
-	other, pids := script(t, nil, `env -i N=$NOTES setsid sh -c 'sh -c "echo \$\$ >>$N; exec sleep 600" &'; echo $$ >>$NOTES; exec sleep 600`)
+	other, pids := script(t, nil, leavesBehind)
 	kept := noted(t, pids, 2)
 	_ = p.guard.Kill()
 	end(t, p)

@@ -4,6 +4,7 @@ package proc
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -20,18 +21,16 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
 
+// become is what the test binary can be apart from the guard, by $BECOME.
+var become map[string]func()
+
 // The test binary is the guard, too.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == GuardCommand {
 		os.Exit(Guard())
 	}
-	switch os.Getenv("BECOME") {
-	case "root":
-		becomeRoot()
-	case "headless":
-		becomeHeadless()
-	case "candidate":
-		becomeCandidate()
+	if as := become[os.Getenv("BECOME")]; as != nil {
+		as()
 	}
 	// Under nohup the commands would ignore it, too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
@@ -100,14 +99,35 @@ func pidsIn(notes string) (all []int) {
 // noted waits until n pids have been.
 func noted(t *testing.T, pids func() []int, n int) []int {
 	t.Helper()
-	limit := time.Now().Add(patience)
-	for len(pids()) < n {
-		if time.Now().After(limit) {
-			t.Fatalf("%d pids noted, want %d", len(pids()), n)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
+	eventually(t, fmt.Sprintf("note of %d pids", n), func() bool { return len(pids()) >= n })
 	return pids()
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(patience); !is(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("no %s within %v", what, patience)
+		}
+	}
+}
+
+// prints starts a command, and returns all that it prints.
+func prints(t *testing.T, change func(*Spec), args ...string) (p *Process, text string) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	must(t, err)
+	defer r.Close()
+	p = start(t, func(s *Spec) {
+		if s.Stdout = w; change != nil {
+			change(s)
+		}
+	}, args...)
+	w.Close()
+	all, err := io.ReadAll(r)
+	must(t, err)
+	end(t, p)
+	return p, string(all)
 }
 
 // alive are those of pids that are; one that is dead, but not awaited yet by who
@@ -128,13 +148,13 @@ func allDead(t *testing.T, pids []int) {
 	}
 }
 
-func zombie(pid int) bool {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return false
-	}
+func zombie(pid int) bool { return strings.Contains("ZX", stateOf(pid)) }
+
+// stateOf is a process's state in /proc: one letter, or a blank if there is none.
+func stateOf(pid int) string {
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	_, state, _ := strings.Cut(string(text), ") ")
-	return strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X")
+	return (state + " ")[:1]
 }
 
 // A command's end is told as a shell would.
@@ -312,16 +332,10 @@ func TestGuardStopped(t *testing.T) {
 
 // The command has its standard files, and none of the guard's own.
 func TestFiles(t *testing.T) {
-	r, w, err := os.Pipe()
-	must(t, err)
-	defer r.Close()
-	p := start(t, func(s *Spec) { s.Stdout = w }, "sh", "-c", `(: >&3) 2>/dev/null && echo 3 is open; (: >&4) 2>/dev/null && echo 4 is open; cat; echo done`)
-	w.Close()
-	text, err := io.ReadAll(r)
-	if err != nil || string(text) != "done\n" {
-		t.Errorf("%q, %v", text, err)
+	_, text := prints(t, nil, "sh", "-c", `(: >&3) 2>/dev/null && echo 3 is open; (: >&4) 2>/dev/null && echo 4 is open; cat; echo done`)
+	if text != "done\n" {
+		t.Errorf("%q", text)
 	}
-	end(t, p)
 }
 
 // Of the two clocks the earlier counts, and both move together.
@@ -355,27 +369,21 @@ func TestReady(t *testing.T) {
 		"stopped": func(_ *testing.T, r *Ready) { _ = r.guard.Signal(syscall.SIGSTOP) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, in_, err := os.Pipe()
-			must(t, err)
-			defer out.Close()
-			r, err := Prepare(nil, in_, nil)
-			must(t, err)
-			waited := r.guard.Pid
-			meanwhile(t, r)
-			p, err := Start(Spec{Args: []string{"env"}, Env: []string{"A=1", "PATH=" + os.Getenv("PATH"), "B=x y"}, Stdout: in_,
-				Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second, Logger: discard, Ready: r})
-			must(t, err)
+			waited := 0
+			p, got := prints(t, func(s *Spec) {
+				r, err := Prepare(nil, s.Stdout, nil)
+				must(t, err)
+				waited = r.guard.Pid
+				meanwhile(t, r)
+				s.Env, s.Ready = []string{"A=1", "PATH=" + os.Getenv("PATH"), "B=x y"}, r
+			}, "env")
 			if same := p.guard.Pid == waited; same != (name != "killed") {
 				t.Errorf("the guard that waited is the command's: %v", same)
 			}
-			in_.Close()
-			end(t, p)
 			if s := p.Status(); s.Code != 0 || s.Failure != "" {
 				t.Errorf("it ended with %+v", s)
 			}
-			said := make([]byte, 64<<10)
-			n, _ := out.Read(said)
-			if got, want := string(said[:n]), "A=1\nPATH="+os.Getenv("PATH")+"\nB=x y\n"; got != want {
+			if want := "A=1\nPATH=" + os.Getenv("PATH") + "\nB=x y\n"; got != want {
 				t.Errorf("its environment is %q, want %q", got, want)
 			}
 		})
@@ -409,10 +417,8 @@ func TestCommandIsFoundByItsOwnPath(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(dir+"/only-here", []byte("#!/bin/sh\nexit 7\n"), 0o700))
 	for path, want := range map[string]int{dir: 7, "/nowhere": CodeNotFound} {
-		p, err := Start(Spec{Args: []string{"only-here"}, Env: []string{"PATH=" + path}, Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second, Logger: discard})
-		must(t, err)
-		end(t, p)
-		if s := p.Status(); s.Code != want {
+		p := start(t, func(s *Spec) { s.Env = []string{"PATH=" + path} }, "only-here")
+		if s := end(t, p); s.Code != want {
 			t.Errorf("in %s: %+v, want %d", path, s, want)
 		}
 	}
@@ -422,16 +428,8 @@ func TestCommandIsFoundByItsOwnPath(t *testing.T) {
 func TestWithoutAnEnvironment(t *testing.T) {
 	env, err := exec.LookPath("env")
 	must(t, err)
-	out, in_, err := os.Pipe()
-	must(t, err)
-	defer out.Close()
-	p, err := Start(Spec{Args: []string{env}, Stdout: in_, Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second, Logger: discard})
-	must(t, err)
-	in_.Close()
-	end(t, p)
-	said := make([]byte, 1000)
-	if n, _ := out.Read(said); n > 0 {
-		t.Errorf("it has %q", strings.TrimSpace(string(said[:n])))
+	if _, said := prints(t, func(s *Spec) { s.Env = nil }, env); said != "" {
+		t.Errorf("it has %q", said)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestExtendedWhileStopped(t *testing.T) {
 	if left := alive(all); len(left) != 2 {
 		t.Errorf("alive: %v of %v", left, all)
 	}
-	if state := stateOf(t, p.guard.Pid); state == "T" {
+	if state := stateOf(p.guard.Pid); state == "T" {
 		t.Error("the guard is stopped")
 	}
 }
@@ -138,14 +138,6 @@ func stoppable(t *testing.T, life, late time.Duration, grace string) (candidate 
 	return c, guard, all, until
 }
 
-func stateOf(t *testing.T, pid int) string {
-	t.Helper()
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	must(t, err)
-	_, state, _ := strings.Cut(string(text), ") ")
-	return state[:1]
-}
-
 // deadBy waits until all are dead, and wants them to be so by the deadline.
 func deadBy(t *testing.T, all []int, until Deadline) {
 	t.Helper()
@@ -168,7 +160,7 @@ func TestBothStopped(t *testing.T) {
 	_ = syscall.Kill(guard, syscall.SIGSTOP)
 	deadBy(t, all, until.Sub(-patience/2))
 	eventually(t, "end of the guard", func() bool { return len(alive([]int{guard})) == 0 })
-	if state := stateOf(t, c.Process.Pid); state != "T" {
+	if state := stateOf(c.Process.Pid); state != "T" {
 		t.Errorf("the candidate is in state %s, want T", state)
 	}
 }
@@ -293,16 +285,11 @@ func TestGuardNeedsTheStandardLibraryOnly(t *testing.T) {
 func fill(t *testing.T, p *Process) bool {
 	t.Helper()
 	_ = p.guard.Signal(syscall.SIGSTOP)
-	for state := ""; state != "T"; <-time.After(time.Millisecond) {
-		text, err := os.ReadFile("/proc/" + strconv.Itoa(p.guard.Pid) + "/stat")
-		if err != nil {
+	for stateOf(p.guard.Pid) != "T" {
+		if stateOf(p.guard.Pid) == " " || zombie(p.guard.Pid) || p.until.Left() < 0 {
 			return false
 		}
-		_, state, _ = strings.Cut(string(text), ") ")
-		state = state[:1]
-		if state == "Z" || p.until.Left() < 0 {
-			return false
-		}
+		<-time.After(time.Millisecond)
 	}
 	for range 1 << 13 { // a pipe holds 64 KiB
 		p.Signal(syscall.SIGCONT)
