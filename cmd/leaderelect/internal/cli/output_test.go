@@ -19,7 +19,6 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/doctor"
-	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/file"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
@@ -154,69 +153,8 @@ func TestNoEscapesReachTheTerminal(t *testing.T) {
 	}
 }
 
-// Help for what is no command fails, as the command itself does.
-func TestHelpOfNothing(t *testing.T) {
-	for _, args := range [][]string{{"help", "nosuch"}, {"help", "statsu"}, {"help", "status", "nosuch"}} {
-		code, out, errOut := says(t, args...)
-		if code != exitUsage || out != "" || !strings.Contains(errOut, "there is no command") {
-			t.Errorf("%q exits with %d and says %q, %q", args, code, out, errOut)
-		}
-	}
-	t.Setenv("LEADERELECT_TERM", "nonsense") // which is when help is needed
-	for _, args := range [][]string{{"help"}, {"help", "status"}, {"help", "completion", "bash"}, {"help", "help"}} {
-		if code, out, errOut := says(t, args...); code != 0 || !strings.Contains(out, "Usage:") {
-			t.Errorf("%q exits with %d and says %q, %q", args, code, out, errOut)
-		}
-	}
-}
-
-// A variable that no setting goes by is told of, unless another leaderelect, whose command this is,
-// has told it.
-func TestMistypedVariable(t *testing.T) {
-	t.Setenv("LEADERELECT_TREM", "5s")
-	for _, known := range []string{"TERM=5s", "ON_FAILURE=exit", "HOST_PORT=a:1", "STORE=file:x", "TOKEN=7", "LEADER_ID=a", "EXPIRY_FILE=x", "LEASE_ID=b", "SHARD=c", "SHARDS=3"} {
-		name, value, _ := strings.Cut(known, "=")
-		t.Setenv("LEADERELECT_"+name, value)
-	}
-	_, _, errOut := says(t, "plan")
-	if strings.Count(errOut, "\n") != 1 || !strings.Contains(errOut, "LEADERELECT_TREM") {
-		t.Error(errOut)
-	}
-}
-
-// Commands that do not campaign make nothing, since they may belong to an administrator: the candidates could
-// not use it.
-func TestOnlyCandidatesMakeTheStore(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "app.db")
-	url := "sqlite://" + path + "?election=e&create=true"
-	for _, args := range [][]string{
-		{"status"}, {"watch"}, {"wait", "--timeout", "100ms"}, {"doctor"}, {"stepdown"}, {"stepdown", "--force"}, {"transfer", "--force"}, {"reset", "--after", "1800000000"},
-		{"shards", "status"}, {"shards", "doctor", "--shards", "2"}, {"shards", "drain", "--force"},
-	} {
-		args = append(args, url)
-		if args[0] == "transfer" || args[1] == "drain" {
-			args = append(args, "a")
-		}
-		code, out, errOut := says(t, args...)
-		if code == 0 {
-			t.Errorf("%q: exit code %d: %s%s", args, code, out, errOut)
-		}
-		if left, _ := os.ReadDir(filepath.Dir(path)); len(left) > 0 {
-			t.Fatalf("%q has made %v", args, left)
-		}
-	}
-}
-
-// The statement that makes a table is printed once.
-func TestSchemaIsPrintedOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "app.db")
-	if err := os.WriteFile(path, nil, 0o600); err != nil { // an empty database
-		t.Fatal(err)
-	}
-	code, _, errOut := says(t, "hook", "--end-at-start=false", "--begin", "true", "--end", "true", "sqlite://"+path+"?election=e")
-	if code != proc.CodeFailed || strings.Count(errOut, "CREATE TABLE") != 1 || strings.Count(errOut, "no such table") != 3 || !strings.Contains(errOut, "record TEXT NOT NULL\n)") {
-		t.Errorf("exit code %d: %s", code, errOut)
-	}
+// The log has no statement that makes a table: it is printed once, at the end.
+func TestSchemaIsNotLogged(t *testing.T) {
 	for from, want := range map[string]string{
 		"a: make it:\nCREATE TABLE x (\n\ty\n) WITH (z);\n":        "a: make it",
 		"a: make it:\nCREATE TABLE x (\n\ty\n)\nand another error": "a: make it\nand another error",
@@ -332,43 +270,6 @@ func TestHelpFits(t *testing.T) {
 	}
 	if sections != 0 {
 		t.Errorf("%d sections of help.txt are of no command", sections)
-	}
-}
-
-// A wrong parameter of a URL is a wrong command line, as a wrong scheme is: no restart helps. A store
-// that refuses is not.
-func TestWrongParametersAreUsage(t *testing.T) {
-	t.Setenv("GOMAXPROCS", "2")
-	for url, want := range map[string]int{
-		"redis://127.0.0.1:1/0?key=a&wait_replicas=many":      exitUsage,
-		"redis://127.0.0.1:1/0?key=a&nonsense=1":              exitUsage,
-		"postgres://127.0.0.1:1/db?election=a&create=perhaps": exitUsage,
-		"nosuch://x":                   exitUsage,
-		"s3:/bad":                      exitUsage,
-		"s3://bucket":                  exitUsage,
-		"gs://bucket":                  exitUsage,
-		"dynamodb://table":             exitUsage,
-		"file:///no/such/dir/and/file": proc.CodeFailed,
-	} {
-		code, _, errOut := says(t, "hook", "--end-at-start=false", "--begin", "true", "--end", "true", url)
-		if code != want {
-			t.Errorf("%s: exit code %d, want %d: %s", url, code, want, errOut)
-		}
-	}
-}
-
-// So is a value of a flag that no candidate can have.
-func TestWrongValuesAreUsage(t *testing.T) {
-	t.Setenv("GOMAXPROCS", "2")
-	store := "file://" + filepath.Join(t.TempDir(), "e.json")
-	for _, args := range [][]string{
-		{"hook", "--end-at-start=false", "--begin", "true", "--end", "true", "--id", "\xff", store},
-		{"hook", "--end-at-start=false", "--begin", "true", "--end", "true", "--term", "9000h", store},
-		{"sidecar", "--listen", "127.0.0.1:99999", store},
-	} {
-		if code, _, errOut := says(t, args...); code != exitUsage {
-			t.Errorf("%q: exit code %d: %s", args, code, errOut)
-		}
 	}
 }
 
