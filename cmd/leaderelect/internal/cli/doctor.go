@@ -182,8 +182,6 @@ func (a *app) plan(f *planFlags, names []string) error {
 		return usage("--store is %q, want one of %s", f.store, strings.Join(names, ", "))
 	case f.Candidates < 2:
 		return usage("--candidates is %d, want 2 at least: one alone has nobody to take over", f.Candidates)
-	case f.latency < 0:
-		return usage("--latency is %v, must not be negative", f.latency)
 	}
 	a.begun(exitError)
 	f.Store, f.Term, f.Skew, f.Poll = *kind, a.common.term, a.common.skew, a.common.poll

@@ -47,9 +47,6 @@ func (a *app) hold(ctx context.Context, f *holdFlags, url string) error {
 	if err != nil {
 		return &exit{exitUsage, err}
 	}
-	if f.drain < 0 {
-		return usage("--drain is %v, must not be negative", f.drain)
-	}
 	if err := f.entry.check(); err != nil {
 		return err
 	}
@@ -159,8 +156,8 @@ func (a *app) hook(ctx context.Context, f *hookFlags, url string) error {
 		return &exit{exitUsage, err}
 	case h.Begin == "" || h.End == "":
 		return usage("--begin and --end are both needed")
-	case h.Pause <= 0, h.Timeout <= 0, h.Drain <= 0, h.ErrorTimeout < 0:
-		return usage("--error-timeout must not be negative, --retry-pause, --command-timeout and --drain must be positive")
+	case h.Pause == 0, h.Timeout == 0, h.Drain == 0:
+		return usage("--retry-pause, --command-timeout and --drain must be positive")
 	}
 	cfg, err := a.candidate()
 	if err != nil {

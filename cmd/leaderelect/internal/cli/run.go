@@ -46,8 +46,6 @@ func (r *runFlags) check(c *common) error {
 		return err
 	}
 	switch {
-	case r.hold < 0:
-		return usage("--hold is %v, must not be negative", r.hold)
 	case (r.entry.waits || r.hold > 0) && !r.once:
 		return usage("--wait and --hold are for --once; --try also works without it")
 	case r.hold > 0 && r.hold <= r.entry.wait+c.skew:
@@ -308,8 +306,6 @@ func (e *entry) given(c *cobra.Command) { e.waits = c.Flags().Changed("wait") }
 
 func (e *entry) check() error {
 	switch {
-	case e.wait < 0:
-		return usage("--wait is %v, must not be negative", e.wait)
 	case e.try && e.waits:
 		return usage("--try and --wait do not go together: --try does not wait at all")
 	case e.code < 0 || e.code > 255:

@@ -108,7 +108,7 @@ func (a *app) settle(cmd *cobra.Command) error {
 	return c.checkTimes()
 }
 
-// checkSpans refuses spans of time that nobody means: what is in nanoseconds was a bare number to
+// checkSpans refuses spans of time that nobody means: what is negative, or in nanoseconds was a bare number to
 // whoever made the setting, and no time at all is enough to wait in.
 func checkSpans(cmd *cobra.Command) (fault error) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -117,10 +117,12 @@ func checkSpans(cmd *cobra.Command) (fault error) {
 		}
 		switch d, err := time.ParseDuration(f.Value.String()); {
 		case err != nil:
+		case d < 0:
+			fault = usage("--%s is %v, must not be negative", f.Name, d)
 		case d > 0 && d < time.Millisecond:
 			fault = usage("--%s is %v: want 1ms or more, with its unit, as in 500ms, 15s or 2m", f.Name, d)
-		case d <= 0 && f.Name == "timeout":
-			fault = usage("--timeout is %v, must be positive", d)
+		case d == 0 && f.Name == "timeout":
+			fault = usage("--timeout is 0s, must be positive")
 		}
 	})
 	return fault
@@ -130,16 +132,12 @@ func (c *common) checkTimes() error {
 	switch {
 	case c.term <= 0:
 		return usage("--term is %v, must be positive", c.term)
-	case c.skew < 0:
-		return usage("--skew is %v, must not be negative", c.skew)
 	case c.skew == 0 && c.clocks != leaderelection.SharedClock:
 		return usage("--skew is 0, must be positive: if all candidates share one clock, say --clocks shared instead")
 	case c.skew > c.term/2:
 		return usage("--term is %v, must be at least twice --skew (2 x %v): less leaves a leader no time to act", c.term, c.skew)
 	case c.extendEvery != 0 && (c.extendEvery < c.term/20 || c.extendEvery > (c.term-c.skew)/2):
 		return usage("--extend-every is %v, must be from %v (a twentieth of --term) to %v (half of --term less --skew)", c.extendEvery, c.term/20, (c.term-c.skew)/2)
-	case c.poll < 0:
-		return usage("--poll is %v, must not be negative", c.poll)
 	}
 	return nil
 }
@@ -398,8 +396,6 @@ func (f *commandFlags) check(c *common) (err error) {
 	switch last := len(f.policies) - 1; {
 	case err != nil:
 		return &exit{exitUsage, err}
-	case f.drain < 0:
-		return usage("--drain is %v, must not be negative", f.drain)
 	case f.delay < 10*time.Millisecond:
 		return usage("--restart-delay is %v, must be at least 10ms", f.delay)
 	case !slices.Contains(f.policies, f.onFailure):

@@ -395,7 +395,7 @@ func FuzzSettingsFile(f *testing.F) {
 		if c.config != path {
 			t.Errorf("a file of settings names another one: %q", c.config)
 		}
-		if c.checkTimes() == nil && (c.term <= 0 || c.skew <= 0 && c.clocks != leaderelection.SharedClock || c.skew > c.term-c.skew || c.poll < 0) {
+		if checkSpans(cmd) == nil && c.checkTimes() == nil && (c.term <= 0 || c.skew <= 0 && c.clocks != leaderelection.SharedClock || c.skew > c.term-c.skew || c.poll < 0) {
 			t.Errorf("term %v, skew %v, poll %v pass", c.term, c.skew, c.poll)
 		}
 	})
