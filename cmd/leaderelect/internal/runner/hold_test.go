@@ -189,7 +189,9 @@ func TestExpiryFileHangs(t *testing.T) {
 	}
 	flows()
 	r.until(t, "the command again", func() bool { return count() == 2 })
-	if text, _ := os.ReadFile(started); !strings.HasSuffix(string(text), string(bytes.SplitAfter(mustRead(t, r.c.ExpiryFile), []byte("\n"))[0])) {
+	until, err := os.ReadFile(r.c.ExpiryFile)
+	must(t, err)
+	if text, _ := os.ReadFile(started); !bytes.HasSuffix(text, bytes.SplitAfter(until, []byte("\n"))[0]) {
 		t.Errorf("it was started by the time of the first start: %s", text)
 	}
 	hangs(t, &r.file.box)
@@ -214,13 +216,6 @@ func TestExpiryFileCannotBeWritten(t *testing.T) {
 	must(t, os.Rename(dir+".gone", dir))
 	extend(3 * time.Minute)
 	r.until(t, "the new end in the file", func() bool { now, _ := os.ReadFile(r.c.ExpiryFile); return bytes.Equal(now, text(r.view.Get())) })
-}
-
-func mustRead(t *testing.T, path string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	must(t, err)
-	return text
 }
 
 // A candidate whose expiry file hangs when it is elected starts no command, says why, and lets another

@@ -102,16 +102,6 @@ func (r *trial) begin(t *testing.T) *trial {
 	return r
 }
 
-// ends waits until Elected has returned.
-func (r *trial) ends(t *testing.T) {
-	t.Helper()
-	select {
-	case <-r.over:
-	case <-time.After(patience):
-		t.Fatalf("the leadership goes on after %v: %q", patience, r.lines)
-	}
-}
-
 // until waits until is says so.
 func (r *trial) until(t *testing.T, what string, is func() bool) {
 	t.Helper()
@@ -269,7 +259,7 @@ func TestHoldIsDroppedForWhatWasNotBegun(t *testing.T) {
 			if name == "no time left" {
 				r.cancel(errTest)
 			}
-			r.ends(t)
+			comes(t, "the end", r.over)
 			if (dropped == 1) != c.dropped || dropped > 1 {
 				t.Errorf("dropped %d times; finished %q: %q", dropped, r.finished, r.lines)
 			}
@@ -520,7 +510,7 @@ func TestNoGuardIsKeptForNothing(t *testing.T) {
 				r.begin(t)
 				r.until(t, "a start", func() bool { return slices.Contains(r.lines, "the command is started") })
 				r.cancel(cause)
-				r.ends(t)
+				comes(t, "the end", r.over)
 				if r.p != nil {
 					t.Errorf("%v: it is over, and process %d runs", cause, r.p.Pid())
 				}

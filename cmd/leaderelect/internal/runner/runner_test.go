@@ -1,12 +1,10 @@
 package runner
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -100,24 +98,6 @@ func TestExpiryFileAmongOthers(t *testing.T) {
 	if err := f.try(); err == nil || !strings.Contains(err.Error(), "chmod +t") {
 		t.Errorf("everybody may replace the file: %v", err)
 	}
-}
-
-// It stays out for as long as it is told, and no longer.
-func TestAside(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var a Aside
-		must(t, a.Healthy(t.Context()))
-		why := errors.New("for a test")
-		a.For(time.Minute, why)
-		time.Sleep(time.Minute - 1)
-		if err := a.Healthy(t.Context()); !errors.Is(err, ErrStandingDown) || !errors.Is(err, why) {
-			t.Errorf("just before: %v", err)
-		}
-		time.Sleep(time.Nanosecond)
-		if err := a.Healthy(t.Context()); err != nil {
-			t.Errorf("after a minute: %v", err)
-		}
-	})
 }
 
 // must ends the test if err is not nil.

@@ -399,10 +399,14 @@ func TestLivezOfAWatchThatIsStuck(t *testing.T) {
 		vacant bool
 		want   int
 	}{
-		"stuck":             {func(*sidecar.Hub) {}, false, http.StatusServiceUnavailable},
-		"has looked":        {(*sidecar.Hub).Looked, false, http.StatusOK},
-		"nobody leads":      {func(*sidecar.Hub) {}, true, http.StatusOK},
-		"is told of others": {func(h *sidecar.Hub) { h.Record(leads(2, time.Minute)) }, false, http.StatusOK},
+		"stuck":        {func(*sidecar.Hub) {}, false, http.StatusServiceUnavailable},
+		"has looked":   {(*sidecar.Hub).Looked, false, http.StatusOK},
+		"nobody leads": {func(*sidecar.Hub) {}, true, http.StatusOK},
+		"is told of others": {func(h *sidecar.Hub) {
+			e := led("a", 2, 0, time.Minute)
+			e.TermLength = time.Minute
+			h.Record(e)
+		}, false, http.StatusOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -417,7 +421,7 @@ func TestLivezOfAWatchThatIsStuck(t *testing.T) {
 				if code := live(); code != http.StatusOK {
 					t.Errorf("before it knows of anybody: %d", code)
 				}
-				e := leads(1, term)
+				e := led("a", 1, 0, term)
 				if c.vacant {
 					e.LeaderID = ""
 				}
@@ -432,7 +436,7 @@ func TestLivezOfAWatchThatIsStuck(t *testing.T) {
 				if code := live(); code != c.want {
 					t.Errorf("a minute later: %d, want %d", code, c.want)
 				}
-				hub.Record(leads(9, term))
+				hub.Record(led("a", 9, 0, term))
 				if code := live(); code != http.StatusOK {
 					t.Errorf("when it goes on: %d", code)
 				}
@@ -465,11 +469,6 @@ func TestLivezTellsNoNames(t *testing.T) {
 		cancel()
 		<-campaign.Done()
 	})
-}
-
-// leads is a record of a leadership that has just begun.
-func leads(number leaderelection.ElectionNumber, term time.Duration) leaderelection.RaceEntry {
-	return leaderelection.RaceEntry{LeaderID: "a", Incarnation: "i", ElectionNumber: number, TermLength: term, TermExpiry: time.Now().Add(term)}
 }
 
 // must ends the test if err is not nil.
