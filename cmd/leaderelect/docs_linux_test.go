@@ -23,15 +23,11 @@ func TestDocs(t *testing.T) {
 	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	all, err := pages.All(stores.Root(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ran, fired := 0, 0
 	for page, text := range all {
 		blocks, err := pages.Blocks(page, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if slices.ContainsFunc(blocks, func(b pages.Block) bool { return b.Lang == "sh" && b.Note == "" }) {
 			ran++
 			t.Run(page, func(t *testing.T) {
@@ -78,9 +74,7 @@ func followPage(t *testing.T, blocks []pages.Block) {
 	here := func(text string) string {
 		t.Helper()
 		text, err := ports.Here(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return text
 	}
 	// Long enough for a busy machine: none of these waits for a term to end.
@@ -155,9 +149,7 @@ func TestDocsFlags(t *testing.T) {
 	}
 	ours := ownPages(t)
 	all, err := pages.All(stores.Root(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	counted := 0
 	for page, text := range all {
 		for _, m := range flagOf.FindAllStringSubmatch(text, -1) {
@@ -192,9 +184,7 @@ func ownPages(t *testing.T) string {
 	text := ""
 	for _, f := range append(files, "README.md") {
 		page, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text += string(page)
 	}
 	return text
@@ -231,9 +221,7 @@ func testCrontab(t *testing.T, line string) {
 		t.Errorf("to cron %% ends the line: %s", line)
 	}
 	self, err := exec.LookPath("leaderelect")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	line = elsewhere(dir, line, "/usr/local/bin/leaderelect", self, "/usr/local/bin/job", "sh -c 'echo x >>"+ran+"'", "--hold 12h", "--hold 1h")
 	line = regexp.MustCompile(`--wait \S+`).ReplaceAllString(line, "--wait 1s") // who comes late ends at once, however late
 	if !strings.Contains(line, ran) || !strings.Contains(line, "--hold 1h") {
@@ -273,9 +261,7 @@ func TestReadmeSystemd(t *testing.T) {
 	line = elsewhere(dir, line, "/usr/local/bin/leaderelect", "leaderelect", "%H", "host-1", "/usr/local/bin/report", "child "+ledger)
 	words := strings.Fields(line)
 	cmd := exec.Command(words[0], words[1:]...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	has(t, ledger, "^beat")
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	if err := cmd.Wait(); err != nil {
@@ -289,9 +275,7 @@ func TestReadmeSystemd(t *testing.T) {
 		text := readme(t, `(?s)    (# /etc/systemd/system/report.service\n.*?WantedBy=\S+)`)
 		text = strings.ReplaceAll(text, "\n    ", "\n")
 		text = strings.NewReplacer("/usr/local/bin/leaderelect", "/bin/true", "/usr/local/bin/report", "/bin/true").Replace(text)
-		if err := os.WriteFile(unit, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(unit, []byte(text), 0o644))
 		if out, err := exec.Command(path, "verify", unit).CombinedOutput(); err != nil || strings.Contains(string(out), "report.service:") {
 			t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 		}
@@ -309,16 +293,12 @@ func TestReadmeSidecar(t *testing.T) {
 		args = append(args, elsewhere(dir, strings.Trim(word, `"`), ":4040", "127.0.0.1:0"))
 	}
 	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer log.Close()
 	cmd := exec.Command("leaderelect", args...)
 	cmd.Env = append(os.Environ(), "LEADERELECT_ID=pod-7")
 	cmd.Stderr = log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	has(t, log.Name(), `msg="leaderelection: leading" id=pod-7`)
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	if err := cmd.Wait(); err != nil {

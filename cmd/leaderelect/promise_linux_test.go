@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -60,7 +59,6 @@ func TestPromise(t *testing.T) {
 
 // arena is one election of the promise.
 type arena struct {
-	dir    string
 	ledger string
 	rand   *rand.Rand
 	slots  [3]*slot
@@ -71,23 +69,20 @@ type arena struct {
 
 // slot is one candidate, and its successors.
 type slot struct {
+	*candidate
 	id    string
 	proxy *stores.Relay
 	url   string
-	cmd   *exec.Cmd
-	ended chan struct{}
 	below bool // its command has a grandchild
 }
 
 func newArena(t *testing.T, server *stores.NATSServer, r *rand.Rand, clocks string) *arena {
-	a := &arena{dir: t.TempDir(), rand: r, clocks: clocks}
-	a.ledger = filepath.Join(a.dir, "ledger")
+	a := &arena{ledger: filepath.Join(t.TempDir(), "ledger"), rand: r, clocks: clocks}
 	for i := range a.slots {
 		s := &slot{id: fmt.Sprintf("c%d", i), proxy: stores.NewRelay(t, server.Addr)}
 		s.url = fmt.Sprintf("nats://%s/promise/%s?create=true&storage=memory", s.proxy.Addr, strings.ReplaceAll(t.Name(), "/", "-"))
 		a.slots[i] = s
 		a.start(t, s)
-		t.Cleanup(func() { s.kill() })
 	}
 	return a
 }
@@ -103,41 +98,7 @@ func (a *arena) start(t *testing.T, s *slot) {
 		command = append(command, "escapes")
 	}
 	args := []string{"run", "--id", s.id, "--term", "2s", "--skew", "200ms", "--restart-delay", "20ms", "--clocks", a.clocks, s.url, "--"}
-	args = append(args, command...)
-	s.cmd = exec.Command("leaderelect", append(args, a.ledger)...)
-	s.cmd.Env = append(os.Environ(), "TMPDIR="+a.dir)
-	log, err := os.OpenFile(filepath.Join(a.dir, s.id+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	s.cmd.Stderr = log
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s.ended = make(chan struct{})
-	go func(cmd *exec.Cmd, ended chan struct{}) {
-		defer close(ended)
-		_ = cmd.Wait() // most are killed
-	}(s.cmd, s.ended)
-}
-
-func (s *slot) signal(sig syscall.Signal) { _ = s.cmd.Process.Signal(sig) }
-
-// kill ends the candidate for good, and waits for its guard to have ended its
-// command.
-func (s *slot) kill() {
-	guards := children(s.cmd.Process.Pid)
-	s.signal(syscall.SIGKILL)
-	<-s.ended
-	eventually(func() bool {
-		for _, g := range guards {
-			if syscall.Kill(g, 0) == nil {
-				return false
-			}
-		}
-		return true
-	})
+	s.candidate = launchAt(t, a.ledger, true, nil, append(args, command...)...)
 }
 
 // children are the processes that pid has started.
@@ -161,9 +122,7 @@ func (a *arena) leader(t *testing.T) (found *slot, last line, lines int) {
 	t.Helper()
 	if !eventually(func() bool {
 		all := readLedger(t, a.ledger)
-		if err := overlap(all); err != nil {
-			t.Fatal(err)
-		}
+		must(t, overlap(all))
 		if len(all) == 0 {
 			return false
 		}
@@ -172,7 +131,7 @@ func (a *arena) leader(t *testing.T) (found *slot, last line, lines int) {
 			return false
 		}
 		for _, s := range a.slots {
-			for _, guard := range children(s.cmd.Process.Pid) {
+			for _, guard := range children(s.Process.Pid) {
 				for _, pid := range children(guard) {
 					if found = s; pid == last.pid {
 						lines = len(all)
@@ -183,7 +142,6 @@ func (a *arena) leader(t *testing.T) (found *slot, last line, lines int) {
 		}
 		return false
 	}) {
-		a.logs(t)
 		t.Fatalf("no other command runs after one with token %d, within %v", a.number, patience)
 	}
 	return found, last, lines
@@ -193,7 +151,7 @@ func (a *arena) leader(t *testing.T) (found *slot, last line, lines int) {
 func (a *arena) round(t *testing.T, round int) {
 	s, l, lines := a.leader(t)
 	guard := 0
-	if g := children(s.cmd.Process.Pid); len(g) > 0 {
+	if g := children(s.Process.Pid); len(g) > 0 {
 		guard = g[0]
 	}
 	faults := []struct {
@@ -249,26 +207,9 @@ func (a *arena) finish(t *testing.T) {
 		s.kill()
 	}
 	all := readLedger(t, a.ledger)
-	if err := overlap(all); err != nil {
-		a.logs(t)
-		t.Fatal(err)
-	}
-	text, _ := os.ReadFile(a.ledger)
-	if !eventually(func() bool { return len(living(string(text))) == 0 }) {
-		t.Errorf("still alive: %v", living(string(text)))
-	}
-	if t.Failed() {
-		a.logs(t)
-	}
+	must(t, overlap(all))
+	a.slots[0].allDead(t) // those of its ledger, which is everybody's
 	t.Logf("%d leaderships, %d lines", a.number, len(all))
-}
-
-func (a *arena) logs(t *testing.T) {
-	for _, s := range a.slots {
-		text, _ := os.ReadFile(filepath.Join(a.dir, s.id+".log"))
-		lines := strings.Split(string(text), "\n")
-		t.Logf("%s:\n%s", s.id, strings.Join(lines[max(0, len(lines)-40):], "\n"))
-	}
 }
 
 // line is what a child has written.

@@ -73,9 +73,7 @@ func TestScripts(t *testing.T) {
 	t.Parallel()
 	server := stores.NATS(t)
 	bucket, err := natskv.Open(t.Context(), &url.URL{Scheme: "nats", Host: server.Addr, Path: "/scripts/none", RawQuery: "create=true&storage=memory"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer bucket.Close()
 	if _, err := bucket.ReadCurrent(t.Context()); err != nil { // makes the bucket, which only candidates do
 		t.Fatal(err)
@@ -126,16 +124,12 @@ func TestScripts(t *testing.T) {
 // most depends on the store: it is to run on one that pushes and is far away, too. Its lines keep their numbers.
 func split(t *testing.T) (onServer map[string]bool) {
 	all, err := filepath.Glob("testdata/script/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	begins := regexp.MustCompile(`(?m)^== (\w+)( nats)?\n`)
 	dir, onServer := t.TempDir(), map[string]bool{}
 	for _, file := range all {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		found := begins.FindAllSubmatchIndex(text, -1)
 		for i, m := range found {
 			end := len(text)
@@ -146,9 +140,7 @@ func split(t *testing.T) (onServer map[string]bool) {
 			onServer[script] = m[4] >= 0
 			above := strings.Repeat("\n", bytes.Count(text[:m[1]], []byte("\n")))
 			own := strings.TrimRight(string(text[m[1]:end]), "\n") // of a file within, too
-			if err := os.WriteFile(script, []byte(above+own+"\n"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(script, []byte(above+own+"\n"), 0o644))
 		}
 	}
 	return onServer
@@ -368,5 +360,13 @@ func ask(ts *testscript.TestScript, args []string) {
 	ts.Check(err)
 	if code := strconv.Itoa(answer.StatusCode); code != args[0] {
 		ts.Fatalf("%s %s: %s, want %s", args[1], args[2], code, args[0])
+	}
+}
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -22,26 +22,29 @@ import (
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
-// everyStore starts a store's server, and returns an election's URL and what its
-// candidates need in their environment.
-var everyStore = map[string]func(t *testing.T) (url string, env []string){
-	"file": func(t *testing.T) (string, []string) {
+// everyStore has for each store what starts its server and returns an election's URL, with what its candidates need in their
+// environment, and what doctor says of its settings, as they are here.
+var everyStore = map[string]struct {
+	durable string
+	start   func(t *testing.T) (url string, env []string)
+}{
+	"file": {unexamined, func(t *testing.T) (string, []string) {
 		return "file://" + filepath.Join(t.TempDir(), "election.json"), nil
-	},
-	"nats": func(t *testing.T) (string, []string) {
+	}},
+	"nats": {"warning +the store's durability: the bucket has one replica", func(t *testing.T) (string, []string) {
 		return stores.NATS(t).URL() + "/elections/one?create=true", nil
-	},
-	"gs": func(t *testing.T) (string, []string) {
+	}},
+	"gs": {examined, func(t *testing.T) (string, []string) {
 		return "gs://elections/one?anonymous=true&endpoint=" + stores.FakeGCS(t, "elections"), nil
-	},
-	"azblob": func(t *testing.T) (string, []string) {
+	}},
+	"azblob": {examined, func(t *testing.T) (string, []string) {
 		return "azblob://" + stores.AzuriteAccount + "/elections/one?create=true&endpoint=" + stores.Azurite(t),
 			[]string{"AZURE_STORAGE_KEY=" + stores.AzuriteKey}
-	},
-	"dynamodb": func(t *testing.T) (string, []string) {
+	}},
+	"dynamodb": {examined, func(t *testing.T) (string, []string) {
 		return "dynamodb://elections/one?region=eu-central-1&create=true&endpoint=" + stores.Dynalite(t), stores.AWSEnv("key", "secret")
-	},
-	"s3": func(t *testing.T) (string, []string) {
+	}},
+	"s3": {examined, func(t *testing.T) (string, []string) {
 		endpoint := stores.Versitygw(t)
 		client := s3.New(s3.Options{Region: "us-east-1", BaseEndpoint: &endpoint, UsePathStyle: true,
 			Credentials: credentials.NewStaticCredentialsProvider("root", "root-secret", "")})
@@ -49,54 +52,35 @@ var everyStore = map[string]func(t *testing.T) (url string, env []string){
 			t.Fatal(err)
 		}
 		return "s3://elections/one?region=us-east-1&path_style=true&endpoint=" + endpoint, stores.AWSEnv("root", "root-secret")
-	},
-	"etcd": func(t *testing.T) (string, []string) {
+	}},
+	"etcd": {"warning +the store's durability: the cluster has one voting member", func(t *testing.T) (string, []string) {
 		return "etcd://" + stores.Etcd(t).Endpoint + "/elections/one", nil
-	},
-	"kubernetes": func(t *testing.T) (string, []string) {
+	}},
+	"kubernetes": {unexamined, func(t *testing.T) (string, []string) {
 		return "kubernetes://default/one?kubeconfig=" + stores.Kube(t).Config(t, "admin", ""), nil
-	},
-	"redis": func(t *testing.T) (string, []string) {
+	}},
+	"redis": {"warning +the store's durability: appendonly is no", func(t *testing.T) (string, []string) {
 		return "redis://" + stores.Redis(t).Addr + "/0?key=election", nil
-	},
-	"mongodb": func(t *testing.T) (string, []string) {
+	}},
+	"mongodb": {"warning +the store's durability: this server is not a member of a replica set", func(t *testing.T) (string, []string) {
 		// FerretDB in place of a mongod, which passes commands on one at a time.
 		return stores.FerretDB(t).URI + "elections/elections/one", nil
-	},
-	"postgres": func(t *testing.T) (string, []string) {
+	}},
+	"postgres": {"warning +the store's durability: fsync is off", func(t *testing.T) (string, []string) {
 		return "postgres://postgres@" + stores.Postgres(t).Addr + "/postgres?sslmode=disable&create=true&election=one", nil
-	},
-	"mysql": func(t *testing.T) (string, []string) {
+	}},
+	"mysql": {"warning +the store's durability: innodb_flush_log_at_trx_commit is 0", func(t *testing.T) (string, []string) {
 		return "mysql://root@" + stores.MariaDB(t).Addr + "/test?create=true&election=one", nil
-	},
-	"zookeeper": func(t *testing.T) (string, []string) {
+	}},
+	"zookeeper": {"warning +the store's durability: there is one server that votes", func(t *testing.T) (string, []string) {
 		return "zookeeper://" + stores.ZooKeeper(t).Addr + "/elections/one?create=true", nil
-	},
-	"consul": func(t *testing.T) (string, []string) {
+	}},
+	"consul": {"warning +the store's durability: there is one server", func(t *testing.T) (string, []string) {
 		return "consul://" + stores.Consul(t, "").Address + "/elections/one", nil
-	},
-	"sqlite": func(t *testing.T) (string, []string) {
+	}},
+	"sqlite": {examined, func(t *testing.T) (string, []string) {
 		return "sqlite://" + filepath.Join(t.TempDir(), "app.db") + "?create=true&election=one", nil
-	},
-}
-
-// durable is what doctor says of each store's settings as everyStore has them.
-var durable = map[string]string{
-	"file":       unexamined,
-	"gs":         examined,
-	"azblob":     examined,
-	"dynamodb":   examined,
-	"s3":         examined,
-	"nats":       "warning +the store's durability: the bucket has one replica",
-	"kubernetes": unexamined,
-	"etcd":       "warning +the store's durability: the cluster has one voting member",
-	"redis":      "warning +the store's durability: appendonly is no",
-	"mongodb":    "warning +the store's durability: this server is not a member of a replica set",
-	"postgres":   "warning +the store's durability: fsync is off",
-	"mysql":      "warning +the store's durability: innodb_flush_log_at_trx_commit is 0",
-	"zookeeper":  "warning +the store's durability: there is one server that votes",
-	"consul":     "warning +the store's durability: there is one server",
-	"sqlite":     examined,
+	}},
 }
 
 const examined = "ok +the store's durability: no setting that can be asked for"
@@ -106,15 +90,8 @@ const unexamined = "not checked +the store's durability: leaderelect does not ex
 // No store is forgotten, but for the one without a server here.
 func TestEveryStoreIsTried(t *testing.T) {
 	for _, form := range store.Forms {
-		name := store.Kind(form)
-		if name == "rethinkdb" {
-			continue
-		}
-		if everyStore[name] == nil {
+		if name := store.Kind(form); name != "rethinkdb" && everyStore[name].durable == "" {
 			t.Errorf("everyStore lacks %s", name)
-		}
-		if durable[name] == "" {
-			t.Errorf("durable lacks %s", name)
 		}
 	}
 }
@@ -124,10 +101,10 @@ func TestEveryStoreIsTried(t *testing.T) {
 func TestEveryStore(t *testing.T) {
 	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
-	for name, start := range everyStore {
+	for name, of := range everyStore {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url, env := start(t)
+			url, env := of.start(t)
 			ledger := filepath.Join(t.TempDir(), "ledger")
 			start := func(id string) *candidate {
 				return launch(t, func(c *exec.Cmd) {
@@ -161,7 +138,7 @@ func TestEveryStore(t *testing.T) {
 				t.Error(err)
 			}
 			out, err := says("doctor", url)
-			if want := regexp.MustCompile("(?m)^" + durable[name]); err != nil || durable[name] == "" || !want.MatchString(out) {
+			if want := regexp.MustCompile("(?m)^" + of.durable); err != nil || !want.MatchString(out) {
 				t.Errorf("doctor: %v; want %q in:\n%s", err, want, out)
 			} else {
 				t.Logf("doctor:\n%s", out)
@@ -188,9 +165,7 @@ func TestGroupPermissions(t *testing.T) {
 	} {
 		rules := []any{"ACL", "SETUSER", c.user, "on", ">secret", c.key, c.channel,
 			"+eval", "+hmget", "+exists", "+subscribe", "+unsubscribe", "+ping", "+time", "+hset", "+persist", "+publish"}
-		if err := client.Do(t.Context(), rules...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, client.Do(t.Context(), rules...).Err())
 		url := "redis://" + c.user + ":secret@" + server.Addr + "/0?key=orders"
 		out, err := exec.Command("leaderelect", "shards", "doctor", "--shards", "8", url).CombinedOutput()
 		if !strings.Contains(string(out), c.says) || (err == nil) != (c.user == "all") || strings.Contains(string(out), "secret") {
@@ -210,11 +185,9 @@ func TestConnectionsOfAGroup(t *testing.T) {
 	for name, most := range connections {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			raw, _ := everyStore[name](t)
+			raw, _ := everyStore[name].start(t)
 			u, err := url.Parse(raw)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			between := stores.NewRelay(t, u.Host)
 			u.Host = between.Addr
 			own := member(t, u.String(), "a")
@@ -236,16 +209,12 @@ func TestConnectionsOfAGroup(t *testing.T) {
 // member takes part in a group as a process does.
 func member(t *testing.T, raw, id string) *shard.Member {
 	g, err := store.OpenGroup(t.Context(), raw, "coordinator", patience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m, err := shard.Config{
 		Store: g.Store, MemberID: id, Shards: shard.Numbered(9), TermLength: 5 * time.Second, MaxClockSkew: 100 * time.Millisecond, PollInterval: 200 * time.Millisecond,
 		OnOwned: func(ctx context.Context, _ *shard.Owned) error { <-ctx.Done(); return nil },
 	}.Start(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		_ = m.Leave(context.Background())
 		g.Close()

@@ -30,17 +30,13 @@ import (
 func read(t *testing.T, file string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o644))
 }
 
 // command is one that ends with the test's process.
@@ -94,9 +90,7 @@ var settings = map[string]string{
 func documented(t *testing.T) string {
 	t.Helper()
 	blocks, err := docs.Read(stores.Root(t), "kubernetes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, b := range blocks {
 		if b.Note == "values.yaml" {
 			return b.Text
@@ -188,9 +182,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) call(t *testing.T, user, method, path, body string, into any) error {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "https://"+c.Address+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.Header.Set("Authorization", "Bearer admin")
 	if user != "" {
 		r.Header.Set("Impersonate-User", user)
@@ -273,9 +265,7 @@ func (c *cluster) define(t *testing.T) {
 		t.Fatalf("%s: %v\n%s", operator, err, out)
 	}
 	definition := string(read(t, filepath.Join(module.Dir, "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml")))
-	if err := c.call(t, "", http.MethodPatch, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podmonitors.monitoring.coreos.com?fieldManager=test", definition, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.call(t, "", http.MethodPatch, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podmonitors.monitoring.coreos.com?fieldManager=test", definition, nil))
 	eventually(t, "PodMonitors are served", func() bool {
 		return c.call(t, "", http.MethodGet, "/apis/monitoring.coreos.com/v1/namespaces/default/podmonitors", "", nil) == nil
 	})
@@ -289,9 +279,7 @@ func TestChart(t *testing.T) {
 	all := maps.Clone(settings)
 	all["as docs/kubernetes.md has it"] = documented(t)
 	restricted := `{apiVersion: v1, kind: Namespace, metadata: {name: default, labels: {pod-security.kubernetes.io/warn: restricted}}}`
-	if err := kube.call(t, "", http.MethodPatch, "/api/v1/namespaces/default?fieldManager=test", restricted, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, kube.call(t, "", http.MethodPatch, "/api/v1/namespaces/default?fieldManager=test", restricted, nil))
 	for name, values := range all {
 		objects, complaint, err := helm.render(t, values)
 		if err != nil || len(objects) < 3 {
@@ -339,9 +327,7 @@ func TestChartElects(t *testing.T) {
 			args = sidecarArgs(t, object)
 			continue
 		}
-		if err := kube.apply(t, object, false); err != nil {
-			t.Fatal(err)
-		}
+		must(t, kube.apply(t, object, false))
 	}
 	config := filepath.Join(t.TempDir(), "kubeconfig")
 	text := bytes.Replace(read(t, kube.Config(t, "admin", "")), []byte(`"token":"admin"`), []byte(`"token":"admin","as":"`+account+`"`), 1)
@@ -367,16 +353,12 @@ func TestChartElects(t *testing.T) {
 		pod := fmt.Sprint("web-", i)
 		p.Env = []string{"LEADERELECT_ID=" + pod, "KUBECONFIG=" + config}
 		p.Stderr = logs(t, pod)
-		if err := p.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Start())
 		pods = append(pods, p)
 		eventually(t, "the Service leads to web-0", func() bool { return kube.leads(t) == "10.1.0.1" })
 	}
 	for i, then := range []string{"10.1.0.2", ""} {
-		if err := pods[i].Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must(t, pods[i].Process.Signal(syscall.SIGTERM))
 		if err := pods[i].Wait(); err != nil {
 			t.Errorf("web-%d: %v", i, err)
 		}
@@ -420,9 +402,7 @@ func TestChartIsReadOnly(t *testing.T) {
 			}
 			log := logs(t, "log")
 			p.Env, p.Stderr = []string{"LEADERELECT_ID=web-0"}, log
-			if err := p.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, p.Start())
 			var at string
 			eventually(t, "it leads", func() bool {
 				m := regexp.MustCompile(`url=(http://\S+)`).FindSubmatch(read(t, log.Name()))
@@ -446,16 +426,12 @@ func TestChartIsReadOnly(t *testing.T) {
 func ask(t *testing.T, method, address, authorization string) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if authorization != "" {
 		r.Header.Set("Authorization", authorization)
 	}
 	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer answer.Body.Close()
 	return answer.StatusCode
 }
@@ -483,9 +459,7 @@ func (c *cluster) leads(t *testing.T) string {
 	var slice struct {
 		Endpoints []struct{ Addresses []string }
 	}
-	if err := c.call(t, "", http.MethodGet, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/web-leader", "", &slice); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.call(t, "", http.MethodGet, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/web-leader", "", &slice))
 	var at []string
 	for _, e := range slice.Endpoints {
 		at = append(at, e.Addresses...)
@@ -501,9 +475,7 @@ func (c *cluster) lease(t *testing.T, name string) string {
 	var l struct {
 		Metadata struct{ UID, ResourceVersion string }
 	}
-	if err := c.call(t, "", http.MethodGet, leasesPath+name, "", &l); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.call(t, "", http.MethodGet, leasesPath+name, "", &l))
 	return l.Metadata.UID + " " + l.Metadata.ResourceVersion
 }
 
@@ -543,9 +515,7 @@ func TestChartLives(t *testing.T) {
 	}
 	// Another release beside it, and one whose Lease is there: client-go's.
 	do("", "install", "api", chart(t))
-	if err := kube.call(t, "", http.MethodPost, strings.TrimSuffix(leasesPath, "/"), `{"metadata":{"name":"old"},"spec":{"holderIdentity":"x","leaseDurationSeconds":15,"leaseTransitions":3}}`, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, kube.call(t, "", http.MethodPost, strings.TrimSuffix(leasesPath, "/"), `{"metadata":{"name":"old"},"spec":{"holderIdentity":"x","leaseDurationSeconds":15,"leaseTransitions":3}}`, nil))
 	old, api := kube.lease(t, "old"), kube.lease(t, "api")
 	do("election: {lease: {name: old}}", "install", "moved", chart(t))
 	if kube.lease(t, "old") != old || kube.lease(t, "api") != api || kube.lease(t, "web") != is {
@@ -560,9 +530,7 @@ func TestChartLives(t *testing.T) {
 func logs(t *testing.T, name string) *os.File {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		_ = f.Close()
 		if t.Failed() {
@@ -570,4 +538,12 @@ func logs(t *testing.T, name string) *os.File {
 		}
 	})
 	return f
+}
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

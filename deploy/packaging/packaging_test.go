@@ -42,40 +42,21 @@ func TestPurgeDisables(t *testing.T) {
 	}
 }
 
-// settings of the unit, each as "Name=value".
-func settings(t *testing.T) []string {
-	t.Helper()
+// What the unit of the packages must say.
+func TestUnit(t *testing.T) {
 	unit, err := os.ReadFile("systemd/leaderelect@.service")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(strings.Split(string(unit), "\n"), func(line string) bool { return strings.HasPrefix(line, "#") })
-}
-
-// Wrong settings are not tried for ever.
-func TestUnitStopsForWrongSettings(t *testing.T) {
-	for _, want := range []string{"Restart=always", "RestartPreventExitStatus=2"} {
-		if !slices.Contains(settings(t), want) {
-			t.Errorf("the unit lacks %s", want)
-		}
-	}
-}
-
-// A process that was killed has its lifeline when it is started again: its directory stays.
-func TestUnitKeepsItsLifeline(t *testing.T) {
-	for _, want := range []string{"RuntimeDirectory=leaderelect/%i", "RuntimeDirectoryPreserve=yes"} {
-		if !slices.Contains(settings(t), want) {
-			t.Errorf("the unit lacks %s", want)
-		}
-	}
-}
-
-// The command of one election reads nothing of another's: neither its store's password in /proc, nor its files, nor a
-// core.
-func TestUnitsAreApart(t *testing.T) {
-	for _, want := range []string{"DynamicUser=yes", "User=le-%i", "ProtectProc=invisible", "UMask=0077", "LimitCORE=0"} {
-		if !slices.Contains(settings(t), want) {
-			t.Errorf("the unit lacks %s", want)
+	for why, settings := range map[string][]string{
+		"wrong settings are not tried for ever":                                               {"Restart=always", "RestartPreventExitStatus=2"},
+		"a process that was killed has its lifeline when it is started again":                 {"RuntimeDirectory=leaderelect/%i", "RuntimeDirectoryPreserve=yes"},
+		"neither /proc, a file nor a core tells one election's command anything of another's": {"DynamicUser=yes", "User=le-%i", "ProtectProc=invisible", "UMask=0077", "LimitCORE=0"},
+	} {
+		for _, want := range settings {
+			if !slices.Contains(strings.Split(string(unit), "\n"), want) {
+				t.Errorf("the unit lacks %s: %s", want, why)
+			}
 		}
 	}
 }

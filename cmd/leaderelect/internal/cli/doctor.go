@@ -26,19 +26,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor [URL]",
 		Short: "Check whether store and clock are fit for an election",
-		Long: `Check that the store can be reached, each operation that a candidate needs, that
-conditional writes are really enforced, latency, the feed of changes, this machine's
-clock against the store's and by the kernel's own account, whether --term and --skew
-fit, which of the store's settings may lose a confirmed write, and which lifeline this
-user's candidates would take on this machine; print each check with its verdict, and what to do.
-
-The election's own record is only read. What is written goes to a scratch record
-next to it (the same name with "-doctor" added, or --scratch), which stays there,
-vacant, and may be deleted.
-
-Exit codes: 0 nothing failed; 1 something did, or with --strict a setting may lose a
-confirmed write, so that two may lead; 2 usage.`,
-		Args: cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			if scratch == "" {
 				var err error
@@ -175,21 +163,8 @@ func (a *app) planCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan",
 		Short: "Say what a choice of --term, --skew and store means",
-		Long: `Work out how long nobody leads after a crash and after a leader has given up by choice,
-the longest outages of the store that no leader is lost to, the store operations of a
-month of 730 hours, and what is bad about the choice.
-
-The shortest and longest times are those with candidates' clocks as far apart as --skew
-allows. If only the leader's process crashes, and has a lifeline, a candidate on its machine
-leads at once. With --clocks unsynchronized no clocks
-are compared. With --extend-every a leader extends its lease more often, to survive longer
-outages. That costs writes.
-
-A command must end before the view does, by --grace. So its lease is extended more often. A
-leader survives shorter outages if requests are lost than if the responses are late.`,
-		Example: `  leaderelect plan --term 10s --skew 100ms --candidates 5 --store dynamodb`,
-		Args:    cobra.NoArgs,
-		RunE:    func(*cobra.Command, []string) error { return a.plan(&f, names) },
+		Args:  cobra.NoArgs,
+		RunE:  func(*cobra.Command, []string) error { return a.plan(&f, names) },
 	}
 	c.Flags().StringVar(&f.store, "store", "gs", "one of "+strings.Join(names, ", ")+", or a URL")
 	choices(c, "store", names...)
@@ -207,8 +182,6 @@ func (a *app) plan(f *planFlags, names []string) error {
 		return usage("--store is %q, want one of %s", f.store, strings.Join(names, ", "))
 	case f.Candidates < 2:
 		return usage("--candidates is %d, want 2 at least: one alone has nobody to take over", f.Candidates)
-	case f.latency < 0:
-		return usage("--latency is %v, must not be negative", f.latency)
 	}
 	a.begun(exitError)
 	f.Store, f.Term, f.Skew, f.Poll = *kind, a.common.term, a.common.skew, a.common.poll

@@ -28,39 +28,7 @@ func (a *app) holdCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "hold [URL]",
 		Short: "Lead without a command, for a script or another unit",
-		Long: `Campaign in the election, and lead without running anything. Use it if the work cannot be
-a child of leaderelect: a script, or another systemd unit.
-
-When elected, hold prints the fencing token as a line. It keeps the lease until it gets
-INT or TERM, or until the pipe that it printed to is closed, for example because the
-script has ended. It takes the work to be over then, and releases the lease at once.
-
-If another candidate is to lead (leaderelect transfer, stepdown, a --priority), hold
-prints the line "end" and keeps the lease for --drain. End the work then, and after it
-hold: the lease goes to the candidate that was asked for.
-
-In these cases hold ends with code 125, and leaves the lease to run out:
-
-  - You did not end hold within --drain.
-  - It is to hand over, but its output is not a pipe and you gave no --drain.
-  - Leadership is being lost.
-
-It ends at the latest --grace before the view ends, which is the time that the work has
-to end. hold does not end the work itself: use leaderelect run if the work must be dead
-when the lease is over. --expiry-file says until when the work may act, as for run.
-
-hold tells a supervisor when it leads (--ready-when), by systemd's NOTIFY_SOCKET or by
---ready-fd.
-
-Exit codes: 0 ended by INT or TERM, or by its reader; 124, or --not-elected-code: not
-elected by --try or within --wait, because another candidate leads; 125 leadership was
-lost or handed over, or leaderelect failed; 2 the command line is wrong.`,
-		Example: `  coproc LEASE { exec leaderelect hold --try --not-elected-code 0 s3://a/b; }
-  PID=$LEASE_PID
-  read -r TOKEN <&"${LEASE[0]}" || { wait "$PID"; exit; }  # 0: another leads
-  ./work --fence "$TOKEN"
-  kill "$PID"; wait "$PID"`,
-		Args: cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			f.entry.given(c)
 			return a.hold(c.Context(), &f, url)
@@ -78,9 +46,6 @@ func (a *app) hold(ctx context.Context, f *holdFlags, url string) error {
 	times, err := runner.TimesFor(a.common.term, a.common.skew, f.grace)
 	if err != nil {
 		return &exit{exitUsage, err}
-	}
-	if f.drain < 0 {
-		return usage("--drain is %v, must not be negative", f.drain)
 	}
 	if err := f.entry.check(); err != nil {
 		return err
@@ -166,42 +131,8 @@ func (a *app) hookCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "hook [URL] --begin COMMAND --end COMMAND",
 		Short: "Run one command when elected, and another when leading ends",
-		Long: `Campaign in the election, and run the begin command when elected, and the end command when
-no longer the leader. Use it for work that is not a process, such as an address or a mount.
-
-Both commands are given to sh -c. Their environment has LEADERELECT_TOKEN,
-LEADERELECT_LEADER_ID and LEADERELECT_STORE (unless the URL has a password: see
---pass-store). What they leave running continues.
-
-Either may run when there is nothing to do, and should succeed then. The end command also
-runs at the start, before the election, with LEADERELECT_TOKEN=0: it removes what a crash
-of this machine left on.
-
-While the end command fails, hook runs it again, --retry-pause apart, for at most --drain in
-all. The lease is kept meanwhile, so that nobody else begins. If the begin command fails,
-hook runs the end command, too. If the begin command fails, or the end command never
-succeeds, hook logs an error, and stands down for --error-timeout and at least a term.
-
-When leadership is given up by choice, hook keeps the lease until the end command has
-succeeded, for at most --drain. A second TERM or INT does not wait for it. When leadership
-is being lost, because the store cannot be reached, the end command begins --grace before
-the view ends, and should take less than that. If hook must interrupt a command, it sends
-TERM, and kills the command a quarter of --grace later.
-
-If leaderelect itself is killed, nobody runs the end command: let the supervisor run it,
-too (ExecStopPost= of systemd). For a command that runs all the time use leaderelect run.
-
-To try the commands, elect yourself with a file of your own, as in the second example:
-Ctrl-C runs the end command.
-
-Exit codes: 0 ended by INT or TERM; 1 the end command never succeeded; 125 leaderelect
-failed; 2 the command line is wrong.`,
-		Example: `  leaderelect hook s3://bucket/vip \
-      --begin 'ip addr replace 10.0.0.9/32 dev eth0' \
-      --end 'ip addr flush dev eth0 to 10.0.0.9/32'
-  leaderelect hook file:///tmp/try --begin ./up --end ./down`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: a.onURL(func(c *cobra.Command, url string) error { return a.hook(c.Context(), &f, url) }),
+		Args:  cobra.MaximumNArgs(1),
+		RunE:  a.onURL(func(c *cobra.Command, url string) error { return a.hook(c.Context(), &f, url) }),
 	}
 	s := c.Flags()
 	s.StringVar(&h.Begin, "begin", "", "the command to run when elected")
@@ -225,8 +156,8 @@ func (a *app) hook(ctx context.Context, f *hookFlags, url string) error {
 		return &exit{exitUsage, err}
 	case h.Begin == "" || h.End == "":
 		return usage("--begin and --end are both needed")
-	case h.Pause <= 0, h.Timeout <= 0, h.Drain <= 0, h.ErrorTimeout < 0:
-		return usage("--error-timeout must not be negative, --retry-pause, --command-timeout and --drain must be positive")
+	case h.Pause == 0, h.Timeout == 0, h.Drain == 0:
+		return usage("--retry-pause, --command-timeout and --drain must be positive")
 	}
 	cfg, err := a.candidate()
 	if err != nil {

@@ -12,14 +12,16 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/doctor"
-	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/file"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 )
 
 // says runs a command line and returns all that it prints.
@@ -72,9 +74,7 @@ func FuzzSecretsAreNotTold(f *testing.F) {
 			for _, arg := range lines[uint(line)%uint(len(lines))] {
 				if arg == "FILE" {
 					arg = filepath.Join(t.TempDir(), "settings")
-					if err := os.WriteFile(arg, []byte("store = "+raw+"\nterm = 5s\nstore "+raw+"\n"), 0o600); err != nil {
-						t.Fatal(err)
-					}
+					must(t, os.WriteFile(arg, []byte("store = "+raw+"\nterm = 5s\nstore "+raw+"\n"), 0o600))
 				}
 				args = append(args, strings.ReplaceAll(arg, "URL", raw))
 			}
@@ -95,9 +95,7 @@ func TestLogTellsNoSecrets(t *testing.T) {
 		a.common.logFormat = format
 		a.keepSecret([]string{"--store=" + raw})
 		u, err := url.Parse(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a.logger().With("url", raw).Warn("with QZ", "err", fmt.Errorf("dialing %s", raw), "u", u, "n", 1)
 		a.log().Flush(time.Minute)
 		if s := out.String(); strings.Contains(s, "QZ") || !strings.Contains(s, "xxxxx@127.0.0.1") {
@@ -155,69 +153,8 @@ func TestNoEscapesReachTheTerminal(t *testing.T) {
 	}
 }
 
-// Help for what is no command fails, as the command itself does.
-func TestHelpOfNothing(t *testing.T) {
-	for _, args := range [][]string{{"help", "nosuch"}, {"help", "statsu"}, {"help", "status", "nosuch"}} {
-		code, out, errOut := says(t, args...)
-		if code != exitUsage || out != "" || !strings.Contains(errOut, "there is no command") {
-			t.Errorf("%q exits with %d and says %q, %q", args, code, out, errOut)
-		}
-	}
-	t.Setenv("LEADERELECT_TERM", "nonsense") // which is when help is needed
-	for _, args := range [][]string{{"help"}, {"help", "status"}, {"help", "completion", "bash"}, {"help", "help"}} {
-		if code, out, errOut := says(t, args...); code != 0 || !strings.Contains(out, "Usage:") {
-			t.Errorf("%q exits with %d and says %q, %q", args, code, out, errOut)
-		}
-	}
-}
-
-// A variable that no setting goes by is told of, unless another leaderelect, whose command this is,
-// has told it.
-func TestMistypedVariable(t *testing.T) {
-	t.Setenv("LEADERELECT_TREM", "5s")
-	for _, known := range []string{"TERM=5s", "ON_FAILURE=exit", "HOST_PORT=a:1", "STORE=file:x", "TOKEN=7", "LEADER_ID=a", "EXPIRY_FILE=x", "LEASE_ID=b", "SHARD=c", "SHARDS=3"} {
-		name, value, _ := strings.Cut(known, "=")
-		t.Setenv("LEADERELECT_"+name, value)
-	}
-	_, _, errOut := says(t, "plan")
-	if strings.Count(errOut, "\n") != 1 || !strings.Contains(errOut, "LEADERELECT_TREM") {
-		t.Error(errOut)
-	}
-}
-
-// Commands that do not campaign make nothing, since they may belong to an administrator: the candidates could
-// not use it.
-func TestOnlyCandidatesMakeTheStore(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "app.db")
-	url := "sqlite://" + path + "?election=e&create=true"
-	for _, args := range [][]string{
-		{"status"}, {"watch"}, {"wait", "--timeout", "100ms"}, {"doctor"}, {"stepdown"}, {"stepdown", "--force"}, {"transfer", "--force"}, {"reset", "--after", "1800000000"},
-		{"shards", "status"}, {"shards", "doctor", "--shards", "2"}, {"shards", "drain", "--force"},
-	} {
-		args = append(args, url)
-		if args[0] == "transfer" || args[1] == "drain" {
-			args = append(args, "a")
-		}
-		code, out, errOut := says(t, args...)
-		if code == 0 {
-			t.Errorf("%q: exit code %d: %s%s", args, code, out, errOut)
-		}
-		if left, _ := os.ReadDir(filepath.Dir(path)); len(left) > 0 {
-			t.Fatalf("%q has made %v", args, left)
-		}
-	}
-}
-
-// The statement that makes a table is printed once.
-func TestSchemaIsPrintedOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "app.db")
-	if err := os.WriteFile(path, nil, 0o600); err != nil { // an empty database
-		t.Fatal(err)
-	}
-	code, _, errOut := says(t, "hook", "--end-at-start=false", "--begin", "true", "--end", "true", "sqlite://"+path+"?election=e")
-	if code != proc.CodeFailed || strings.Count(errOut, "CREATE TABLE") != 1 || strings.Count(errOut, "no such table") != 3 || !strings.Contains(errOut, "record TEXT NOT NULL\n)") {
-		t.Errorf("exit code %d: %s", code, errOut)
-	}
+// The log has no statement that makes a table: it is printed once, at the end.
+func TestSchemaIsNotLogged(t *testing.T) {
 	for from, want := range map[string]string{
 		"a: make it:\nCREATE TABLE x (\n\ty\n) WITH (z);\n":        "a: make it",
 		"a: make it:\nCREATE TABLE x (\n\ty\n)\nand another error": "a: make it\nand another error",
@@ -310,12 +247,17 @@ func TestCommitOf(t *testing.T) {
 	}
 }
 
-// Help fits into 80 columns, but for what has no blanks to break it at.
+// Help fits into 80 columns, but for what has no blanks to break it at, and shows all of help.txt.
 func TestHelpFits(t *testing.T) {
-	commands := []*cobra.Command{(&app{}).root()}
+	commands, sections := []*cobra.Command{(&app{}).root()}, strings.Count(helpText, "\n== ")
 	for i := 0; i < len(commands); i++ { // with those below each
 		commands = append(commands, commands[i].Commands()...)
 		command := commands[i].CommandPath()
+		for _, text := range []string{commands[i].Long, commands[i].Example} {
+			if text != "" {
+				sections--
+			}
+		}
 		code, out, errOut := says(t, append([]string{"help"}, strings.Fields(command)[1:]...)...)
 		if code != 0 || len(out) < 20 {
 			t.Errorf("%s: %d %s", command, code, errOut)
@@ -326,41 +268,127 @@ func TestHelpFits(t *testing.T) {
 			}
 		}
 	}
+	if sections != 0 {
+		t.Errorf("%d sections of help.txt are of no command", sections)
+	}
 }
 
-// A wrong parameter of a URL is a wrong command line, as a wrong scheme is: no restart helps. A store
-// that refuses is not.
-func TestWrongParametersAreUsage(t *testing.T) {
-	t.Setenv("GOMAXPROCS", "2")
-	for url, want := range map[string]int{
-		"redis://127.0.0.1:1/0?key=a&wait_replicas=many":      exitUsage,
-		"redis://127.0.0.1:1/0?key=a&nonsense=1":              exitUsage,
-		"postgres://127.0.0.1:1/db?election=a&create=perhaps": exitUsage,
-		"nosuch://x":                   exitUsage,
-		"s3:/bad":                      exitUsage,
-		"s3://bucket":                  exitUsage,
-		"gs://bucket":                  exitUsage,
-		"dynamodb://table":             exitUsage,
-		"file:///no/such/dir/and/file": proc.CodeFailed,
+// Who is not elected is told why not: also by whom that does not live any more.
+func TestWhoHasTheElection(t *testing.T) {
+	const skew = time.Second
+	record := func(change func(*leaderelection.RaceEntry)) *leaderelection.RaceEntry {
+		e := &leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 7, TermLength: 15 * time.Second, TermExpiry: time.Now().Add(time.Minute)}
+		change(e)
+		return e
+	}
+	for want, e := range map[string]*leaderelection.RaceEntry{
+		": a leads, with token 7":                                      record(func(e *leaderelection.RaceEntry) {}),
+		": a, elected with token 7, does not extend its term any more": record(func(e *leaderelection.RaceEntry) { e.TermExpiry = time.Now().Add(-time.Minute) }),
+		": a, elected with token 7, does not extend its term any more, and the record is held by its --hold until 20": record(func(e *leaderelection.RaceEntry) {
+			e.TermExpiry, e.Hold = time.Now().Add(-time.Minute), time.Hour
+		}),
+		": the leadership with token 7 is over, and held by its --hold until 20": record(func(e *leaderelection.RaceEntry) { e.LeaderID, e.Hold = "", time.Hour }),
+		": it is reserved for b until 20":                                        record(func(e *leaderelection.RaceEntry) { e.LeaderID, e.Successor = "", "b" }),
 	} {
-		code, _, errOut := says(t, "hook", "--end-at-start=false", "--begin", "true", "--end", "true", url)
-		if code != want {
-			t.Errorf("%s: exit code %d, want %d: %s", url, code, want, errOut)
+		if got := who(e, skew, false); !strings.HasPrefix(got, want) || !strings.HasSuffix(want, "20") && got != want {
+			t.Errorf("%+v: %q, want %q", e, got, want)
+		}
+	}
+	lapsed := record(func(e *leaderelection.RaceEntry) { e.TermExpiry, e.Unsynchronized = time.Now().Add(-time.Minute), true })
+	if got := who(lapsed, skew, true); got != ": a leads, with token 7" {
+		t.Errorf("without clocks: %q", got)
+	}
+}
+
+// What is left of a wait includes the opening of the store, by the wall clock.
+func TestWhatIsLeftOfTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, url := &app{errOut: io.Discard}, "file://"+filepath.Join(t.TempDir(), "election.json")
+		for want, e := range map[time.Duration]*entry{
+			-1: {}, 0: {waits: true}, time.Minute: {waits: true, wait: time.Minute + time.Second}, time.Millisecond: {waits: true, wait: time.Millisecond},
+		} {
+			d, err := e.open(t.Context(), a, url)
+			must(t, err)
+			store.Close(d)
+			if time.Sleep(time.Second); e.left() != want {
+				t.Errorf("%+v: %v are left, want %v", e, e.left(), want)
+			}
+		}
+		if e := (entry{try: true}); e.left() != 0 {
+			t.Errorf("--try: %v are left", e.left())
+		}
+	})
+}
+
+// Whose job is led by a run of an earlier period, which has outlasted its hold, is told.
+func TestOverrunIsTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		leader leaderelection.RaceEntry
+		code   int
+		told   bool
+	}{
+		"an earlier run":       {leaderelection.RaceEntry{LeaderID: "a"}, exitNotElected, true},
+		"told of all the same": {leaderelection.RaceEntry{LeaderID: "a"}, 0, true},
+		"this one":             {leaderelection.RaceEntry{LeaderID: "a", Hold: time.Hour}, exitNotElected, false},
+		"it is over":           {leaderelection.RaceEntry{Hold: time.Hour}, exitNotElected, false},
+	} {
+		var log bytes.Buffer
+		a := &app{errOut: &log, common: common{term: 15 * time.Second, skew: time.Second}}
+		c.leader.TermExpiry = time.Now().Add(time.Minute)
+		verdict, is := (&entry{try: true, hold: time.Hour, code: c.code}).notElected(a, fmt.Errorf("x: %w", &leaderelection.NotElectedError{Leader: c.leader}))
+		a.log().Flush(time.Minute)
+		if told := strings.Contains(log.String(), "the last run of the job has not ended"); told != c.told || !is || (verdict == nil) != (c.code == 0) {
+			t.Errorf("%s: %v; logged %q", name, verdict, log.String())
+		}
+	}
+	if _, is := (&entry{}).notElected(&app{}, leaderelection.ErrClockSkew); is {
+		t.Error("a wrong clock is taken for another's leadership")
+	}
+}
+
+// The log tells of a store that cannot be reached at first once, and once more when it is open.
+func TestOpensPatiently(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logtest.Log
+		a := &app{errOut: &log}
+		tries := 0
+		opened, err := patiently(t.Context(), a, func() (string, error) {
+			if tries++; tries < 4 {
+				return "", errors.New("nobody is there")
+			}
+			return "store", nil
+		})
+		if opened != "store" || err != nil || tries != 4 {
+			t.Fatalf("%q, %v after %d tries", opened, err, tries)
+		}
+		a.log().Flush(time.Minute)
+		for _, says := range []string{"the store cannot be opened", `msg="the store is open" after=7s failed=3`} {
+			if n := strings.Count(log.String(), says); n != 1 {
+				t.Errorf("it says %q %d times:\n%s", says, n, log.String())
+			}
+		}
+		_, err = patiently(t.Context(), a, func() (string, error) { return "", leaderelection.ErrPermanent })
+		if !errors.Is(err, leaderelection.ErrPermanent) {
+			t.Errorf("what no retry can help: %v", err)
+		}
+	})
+}
+
+// A candidate is given up for stuck when two looks in a row find its lease over, and itself
+// the leader.
+func TestStuck(t *testing.T) {
+	var s supervisor
+	for i, c := range []struct{ overdue, alive bool }{{false, true}, {true, true}, {false, true}, {true, true}, {true, false}, {true, false}, {false, true}} {
+		if got := s.look(c.overdue); got != c.alive {
+			t.Errorf("look %d: alive %v, want %v", i, got, c.alive)
 		}
 	}
 }
 
-// So is a value of a flag that no candidate can have.
-func TestWrongValuesAreUsage(t *testing.T) {
-	t.Setenv("GOMAXPROCS", "2")
-	store := "file://" + filepath.Join(t.TempDir(), "e.json")
-	for _, args := range [][]string{
-		{"hook", "--end-at-start=false", "--begin", "true", "--end", "true", "--id", "\xff", store},
-		{"hook", "--end-at-start=false", "--begin", "true", "--end", "true", "--term", "9000h", store},
-		{"sidecar", "--listen", "127.0.0.1:99999", store},
-	} {
-		if code, _, errOut := says(t, args...); code != exitUsage {
-			t.Errorf("%q: exit code %d: %s", args, code, errOut)
-		}
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

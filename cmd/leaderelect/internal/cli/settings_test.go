@@ -30,9 +30,7 @@ func probe(t *testing.T, env map[string]string, file string, args ...string) (a 
 	}
 	if file != "" {
 		path := filepath.Join(t.TempDir(), "settings")
-		if err := os.WriteFile(path, []byte(file), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(file), 0o644))
 		args = append(args, "--config", path)
 	}
 	var out bytes.Buffer
@@ -89,9 +87,7 @@ func TestPrecedence(t *testing.T) {
 // The name of the file may come from the environment, too, and a switch as true.
 func TestConfigFromEnvironment(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "settings")
-	if err := os.WriteFile(path, []byte("# ours\n\n clocks = unsynchronized \nstore=file:x\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("# ours\n\n clocks = unsynchronized \nstore=file:x\n"), 0o644))
 	a, f, code, errOut := probe(t, map[string]string{"LEADERELECT_CONFIG": path, "LEADERELECT_ONCE": "true"}, "")
 	if code != 0 || a.common.clocks != leaderelection.Unsynchronized || !f.once || a.common.store != "file:x" {
 		t.Errorf("%d %s %+v %+v", code, errOut, a.common, f)
@@ -107,9 +103,7 @@ func TestEmptyVariables(t *testing.T) {
 		for _, sub := range c.Commands() {
 			look(sub)
 		}
-		if err := c.ParseFlags(nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.ParseFlags(nil))
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			t.Setenv(envPrefix+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")), "")
 			all++
@@ -248,13 +242,9 @@ func TestReadableSecrets(t *testing.T) {
 		}
 	}
 	path := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(path, []byte("a secret of some length"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("a secret of some length"), 0o644))
 	for mode, warned := range map[os.FileMode]bool{0o644: true, 0o604: true, 0o640: false, 0o600: false} {
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(path, mode))
 		var log bytes.Buffer
 		a := &app{errOut: &log, common: common{logLevel: "info"}}
 		if _, err := (&served{listen: ":0", secretFile: path}).check(a); err != nil {
@@ -320,9 +310,7 @@ func TestClocks(t *testing.T) {
 
 func TestCandidate(t *testing.T) {
 	params := filepath.Join(t.TempDir(), "params")
-	if err := os.WriteFile(params, []byte{0, 1}, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(params, []byte{0, 1}, 0o644))
 	a := &app{errOut: io.Discard, common: common{term: time.Minute, skew: time.Second, hostPort: []string{"a:1"}, params: "@" + params, clocks: leaderelection.Unsynchronized}}
 	cfg, err := a.candidate()
 	if err != nil || string(cfg.ConnectionParams) != "\x00\x01" || cfg.HostPort[0] != "a:1" || cfg.TermLength != time.Minute || cfg.ClockPolicy != leaderelection.Unsynchronized {
@@ -360,13 +348,9 @@ func TestEverySettingIsTaken(t *testing.T) {
 		priority: 1, extendEvery: 10 * time.Second, clocks: leaderelection.Unsynchronized,
 	}}
 	cfg, err := a.candidate()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	member, err := (&memberFlags{divided: divided{shards: 3}}).member(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	of, ofMember := reflect.ValueOf(cfg), reflect.ValueOf(member)
 	for _, f := range reflect.VisibleFields(of.Type()) {
 		if slices.Contains(elsewhere, f.Name) {
@@ -395,9 +379,7 @@ func FuzzSettingsFile(f *testing.F) {
 	dir := f.TempDir()
 	path := filepath.Join(dir, "settings")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, data, 0o600))
 		var out bytes.Buffer
 		a := &app{in: strings.NewReader(""), out: io.Discard, errOut: &out}
 		cmd := &cobra.Command{Use: "probe"}
@@ -413,7 +395,7 @@ func FuzzSettingsFile(f *testing.F) {
 		if c.config != path {
 			t.Errorf("a file of settings names another one: %q", c.config)
 		}
-		if c.checkTimes() == nil && (c.term <= 0 || c.skew <= 0 && c.clocks != leaderelection.SharedClock || c.skew > c.term-c.skew || c.poll < 0) {
+		if checkSpans(cmd) == nil && c.checkTimes() == nil && (c.term <= 0 || c.skew <= 0 && c.clocks != leaderelection.SharedClock || c.skew > c.term-c.skew || c.poll < 0) {
 			t.Errorf("term %v, skew %v, poll %v pass", c.term, c.skew, c.poll)
 		}
 	})
@@ -458,8 +440,6 @@ func passes(t *testing.T, flag string) *passStore {
 	t.Helper()
 	p, f := &passStore{}, pflag.NewFlagSet("", pflag.ContinueOnError)
 	p.flag(f)
-	if err := f.Parse(strings.Fields(flag)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Parse(strings.Fields(flag)))
 	return p
 }

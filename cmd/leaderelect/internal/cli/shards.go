@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,25 +15,16 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/doctor"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/shards"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 	"github.com/c8e606e4/leaderelection/internal/log/redact"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
-const aboutShards = `Divide shards among any number of members: one member at a time owns each shard, with
-the shard's own fencing token. Use it for work in many parts, such as the partitions of a
-queue. The cost for the store grows with the members, and not with the shards.
-
-A group has several records, whose names begin with the URL: etcd://host/orders has
-orders-coordinator, orders-assignment, orders-seat-0, orders-seat-1 and so on. For other
-names put {name} into the URL, as in s3://bucket/orders/{name}. Any store will do:
-leaderelect shards doctor checks a URL.`
-
 func (a *app) shardsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "shards",
 		Short: "Divide shards among members, each owned by one at a time",
-		Long:  aboutShards,
 		Args:  noSuchCommand,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return usage("no command given; leaderelect help shards lists them")
@@ -111,13 +104,7 @@ func (a *app) shardsStatusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [URL]",
 		Short: "Show who owns which shard",
-		Long: `Read a group's records once. Print its members, how many shards each owns, and the shards
-that nobody owns, that are moving, or that are pinned. With --each (and with --json) print
-every shard, with its owner and its token.
-
-Exit codes: 0 every shard has an owner that is alive; 1 some have none, or a member's
-record cannot be read, or there is no group yet; 2 error.`,
-		Args: cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			a.begun(exitUsage) // errors are 2 here, too
 			s, err := a.lookAt(c.Context(), url, timeout)
@@ -181,12 +168,7 @@ func (a *app) shardsWatchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch [URL]",
 		Short: "Print each change of owner",
-		Long: `Follow a group without joining it, and print a line for each shard that is asked to move,
-gets an owner, has none or is removed, and for each member that joins or leaves. The first
-line is the present state. watch ends when it is interrupted, or when its reader is gone.
-
-Exit codes: 0 interrupted, or its reader is gone; 1 error; 2 usage.`,
-		Args: cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			return a.printEvents(c.Context(), asJSON, func(ctx context.Context, tell printer) error { return a.watchShards(ctx, url, tell) })
 		}),
@@ -224,17 +206,7 @@ func (a *app) shardsDoctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor [URL]",
 		Short: "Check whether store and clock are fit for a group",
-		Long: `Make the checks of leaderelect doctor, and those that only a group needs: that the store
-keeps records of different names apart, that it stores a record as large as the assignment
-of so many shards and names, and how many shards would fit.
-
-The group's own records are only read. The checks write to two scratch records called
-doctor and doctor-2, as the group's are called coordinator and assignment. They stay
-there, vacant, and you may delete them.
-
-Exit codes: 0 nothing failed; 1 something did, or with --strict a setting may lose a
-confirmed write, so that two may lead; 2 usage.`,
-		Args: cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			set := shard.Numbered(0)
 			if d.given() {
@@ -288,4 +260,259 @@ func (a *app) examineGroup(ctx context.Context, url string, set shard.Shards, me
 		x.Group(ctx, a.observer(g))
 	}
 	return nil
+}
+
+// asked is a group of which an operator asks something.
+type asked struct {
+	*app
+	url     string
+	timeout time.Duration
+	group   *store.Group
+	op      shard.Operator
+}
+
+// operator makes c a command by which an operator asks a group for something about the
+// names that follow its URL.
+func (a *app) operator(c *cobra.Command, do func(ctx context.Context, q *asked, args []string) error, names ...string) *cobra.Command {
+	var timeout time.Duration
+	c.Use += " " + strings.Join(append([]string{"[URL]"}, names...), " ")
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(names) == 0 {
+			return cobra.MaximumNArgs(1)(c, args)
+		}
+		if n := len(args) - len(names); n < 0 || n > 1 {
+			return fmt.Errorf("want %s, and the store's URL before it unless that is set otherwise; got %q", strings.Join(names, " and "), args)
+		}
+		return nil
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		n := len(args) - len(names)
+		url, err := a.url(args[:n])
+		switch {
+		case err != nil && n == 0 && len(names) > 0:
+			return usage("%w; it stands before %s", err, strings.Join(names, " and "))
+		case err != nil:
+			return err
+		}
+		a.begun(exitError)
+		ctx, cancel := context.WithCancelCause(c.Context())
+		defer cancel(nil)
+		defer a.signals(cancel, nil)()
+		limit := time.AfterFunc(timeout, func() { cancel(errTimeout) })
+		defer limit.Stop()
+		g, err := a.openGroupOnce(ctx, store.Existing(url), timeout)
+		if err != nil {
+			return late(ctx, err)
+		}
+		defer g.Close()
+		q := &asked{app: a, url: url, timeout: timeout, group: g, op: shard.Operator{Store: g.Store}}
+		err = advised(url, do(ctx, q, args[n:]))
+		if _, said := errors.AsType[*exit](err); said || err == nil {
+			return err
+		}
+		return late(ctx, err)
+	}
+	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for it to happen")
+	return c
+}
+
+// advised is err with where the group is, and what to do, if that is known.
+func advised(url string, err error) error {
+	switch _, damaged := errors.AsType[*leaderelection.DamagedRecordError](err); {
+	case errors.Is(err, errMembers):
+		return err
+	case errors.Is(err, shard.ErrNoShard):
+		return fmt.Errorf("%w; nothing was asked for: leaderelect shards status --each lists the shards", err)
+	case errors.Is(err, shard.ErrNoGroup):
+		return fmt.Errorf("%w (%s)", err, redact.URL(url))
+	case damaged, errors.Is(err, shard.ErrForeign):
+		at, wrong := store.InGroup(url, "assignment")
+		if wrong != nil {
+			at = url
+		}
+		return fmt.Errorf("%w. It is left as it is, at %s: %s", err, redact.URL(at), shards.Foreign)
+	}
+	return err
+}
+
+// look reads what there is of the group; none is an error.
+func (q *asked) look(ctx context.Context) (*shards.State, error) {
+	s, err := lookOnce(ctx, q.observer(q.group))
+	if err == nil && s.Version == 0 {
+		err = shard.ErrNoGroup
+	}
+	return &s, err
+}
+
+// unless refuses what cannot happen, for a reason why, unless it is forced.
+func unless(force bool, why string) error {
+	if force || why == "" {
+		return nil
+	}
+	return fmt.Errorf("%s; nothing was asked for (--force asks all the same)", why)
+}
+
+const aboutForce = "ask even if it cannot happen now: the request stays until it can"
+
+func (q *asked) say(format string, args ...any) error {
+	_, err := fmt.Fprintf(q.out, format+"\n", args...)
+	return err
+}
+
+func (a *app) shardsMoveCommand() *cobra.Command {
+	var force bool
+	c := a.operator(&cobra.Command{
+		Use:   "move",
+		Short: "Pin a shard to a member",
+	}, func(ctx context.Context, q *asked, args []string) error { return q.move(ctx, args[0], args[1], force) }, "SHARD", "MEMBER")
+	c.Flags().BoolVar(&force, "force", false, aboutForce)
+	return c
+}
+
+func (q *asked) move(ctx context.Context, name, to string, force bool) error {
+	s, err := q.look(ctx)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(s.Assigned, func(one shards.Shard) bool { return one.Name == name }) {
+		return fmt.Errorf("%w %q", shard.ErrNoShard, name)
+	}
+	if err := unless(force, s.CannotMove(name, to)); err != nil {
+		return err
+	}
+	if err := q.op.Pin(ctx, name, to); err != nil {
+		return err
+	}
+	return q.until(ctx, func(as *shard.Assignment) (done bool, now string) {
+		o, _ := as.Owner(name)
+		switch {
+		case o.Member == to && !o.Moving:
+			return true, fmt.Sprintf("%s owns shard %s, with token %d", state.Name(to), state.Name(name), o.Token)
+		case o.Member == "":
+			return false, fmt.Sprintf("nobody owns shard %s", state.Name(name))
+		}
+		return false, fmt.Sprintf("%s still owns shard %s", state.Name(o.Member), state.Name(name))
+	}, func(s *shards.State) string { return s.NotMoved(name, to) })
+}
+
+func (a *app) shardsUnpinCommand() *cobra.Command {
+	return a.operator(&cobra.Command{
+		Use:   "unpin",
+		Short: "Remove the pin of a shard",
+	}, func(ctx context.Context, q *asked, args []string) error {
+		if err := q.op.Unpin(ctx, args[0]); err != nil {
+			return err
+		}
+		return q.say("shard %s is pinned to nobody", state.Name(args[0]))
+	}, "SHARD")
+}
+
+func (a *app) shardsDrainCommand() *cobra.Command {
+	var force, wait bool
+	c := a.operator(&cobra.Command{
+		Use:   "drain",
+		Short: "Move a member's shards to the others",
+	}, func(ctx context.Context, q *asked, args []string) error { return q.drain(ctx, args[0], force, wait) }, "MEMBER")
+	c.Flags().BoolVar(&force, "force", false, aboutForce)
+	c.Flags().BoolVar(&wait, "wait", true, "wait until the member is empty")
+	return c
+}
+
+func (q *asked) drain(ctx context.Context, id string, force, wait bool) error {
+	s, err := q.look(ctx)
+	if err != nil {
+		return err
+	}
+	if err := unless(force, s.CannotDrain(id)); err != nil {
+		return err
+	}
+	if err := q.op.Drain(ctx, id); err != nil {
+		return err
+	}
+	if !wait {
+		return q.say("%s is to be emptied", state.Name(id))
+	}
+	return q.until(ctx, func(as *shard.Assignment) (done bool, now string) {
+		left := held(as, id)
+		return left == 0, fmt.Sprintf("%s owns %d shards that are not pinned to it", state.Name(id), left)
+	}, func(s *shards.State) string { return s.NotDrained(id) })
+}
+
+// held is how many shards a member has that are not pinned to it.
+func held(as *shard.Assignment, id string) (n int) {
+	pins := as.Pins()
+	for i := range as.Len() {
+		if name, o := as.Shard(i); o.Member == id && pins[name] != id {
+			n++
+		}
+	}
+	return n
+}
+
+func (a *app) shardsUndrainCommand() *cobra.Command {
+	return a.operator(&cobra.Command{
+		Use:   "undrain",
+		Short: "Give a drained member its share again",
+	}, func(ctx context.Context, q *asked, args []string) error {
+		id := args[0]
+		as, err := q.observer(q.group).Read(ctx)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(as.Drained(), id) && !slices.ContainsFunc(as.Members(), func(o shard.Owner) bool { return o.Member == id }) {
+			return fmt.Errorf("the group has no member %s, and none of that name is drained: leaderelect shards status lists them", state.Name(id))
+		}
+		if err := q.op.Undrain(ctx, id); err != nil {
+			return err
+		}
+		return q.say("%s gets its share", state.Name(id))
+	}, "MEMBER")
+}
+
+func (a *app) shardsResetCommand() *cobra.Command {
+	var after uint64
+	var force bool
+	c := a.operator(&cobra.Command{
+		Use:   "reset",
+		Short: "Replace an assignment that the group cannot continue from",
+	}, func(ctx context.Context, q *asked, _ []string) error {
+		if after == 0 {
+			return usage("--after is missing, or 0: name the greatest token of any shard that any fence, log or backup has seen")
+		}
+		if err := q.op.Reset(ctx, leaderelection.ElectionNumber(after), force); err != nil {
+			return err
+		}
+		return q.say("nobody owns any shard, and each one's next token is greater than %d", after)
+	})
+	c.Flags().Uint64Var(&after, "after", 0, "the greatest token of any shard that any fence, log or backup has seen")
+	c.Flags().BoolVar(&force, "force", false, "write even if members may run: only when all have been stopped for a term")
+	return c
+}
+
+// until waits until what was asked for has happened, and says so, or where things are when
+// the time is over, and why.
+func (q *asked) until(ctx context.Context, is func(*shard.Assignment) (done bool, now string), why func(*shards.State) string) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	now := "the assignment could not be read"
+	w := q.observer(q.group)
+	w.PollInterval = cmp.Or(w.PollInterval, 500*time.Millisecond)
+	err := w.Watch(ctx, func(_ context.Context, as *shard.Assignment) {
+		var done bool
+		if done, now = is(as); done {
+			cancel(errHappened)
+		}
+	})
+	switch {
+	case errors.Is(err, errHappened):
+		return q.say("%s", now)
+	case !errors.Is(err, errTimeout):
+		return err
+	}
+	again, cancelAgain := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancelAgain()
+	if s, err := q.look(again); err == nil {
+		now += "; " + why(s)
+	}
+	return &exit{exitError, fmt.Errorf("asked, but not within %v: %s", q.timeout, now)}
 }

@@ -119,44 +119,7 @@ func (a *app) shardsRunCommand() *cobra.Command {
 		DisableFlagsInUseLine: true, // cobra writes them last: there they belong to COMMAND
 
 		Short: "Run a command for each shard that this member owns",
-		Long: `Be a member of a group, and run COMMAND once for each shard that this member owns. It has
-the promise of leaderelect run: before another member can own the shard, the command and
-all that it has started are dead, even if the store cannot be reached, or leaderelect
-itself is frozen or killed.
-
-{shard} in COMMAND and its arguments stands for the shard's name. The command's
-environment is that of leaderelect run, and these differ:
-
-    LEADERELECT_SHARD        the shard's name
-    LEADERELECT_SHARDS       how many numbered shards there are, which
-                             determines a shard's keys; not set for names
-    LEADERELECT_TOKEN        the shard's fencing token, greater for each owner
-                             than for all before: send it along with each write
-    LEADERELECT_LEADER_ID    this member's name (--id)
-
-The command reads nothing from standard input. When its shard moves to another member,
-leaderelect sends it SIGTERM, and kills it after --drain. The shard moves when the command
-is dead.
-
-When a command ends, leaderelect starts it again, as leaderelect run does. After 5
-failures in a row, each soon after a start (with --on-failure stepdown after the first),
-another member tries the shard. This member tries it again after a term, then two, and so
-on. leaderelect shards status shows the failures.
-
---weight and --capacity set how many shards a member owns. The shards stay balanced when
-members come and go. If you move shards to a member, or drain it, give it an --id that is
-the same after a restart.
-
-HUP, USR1, USR2 and WINCH are passed to all commands. INT, TERM and QUIT end the commands
-by the same signal, and then leaderelect. A second one kills the commands at once.
-
-Exit codes: 0 ended by INT or TERM; 2 the command line is wrong; 125 leaderelect failed;
-126, 127 the command cannot be started, or does not exist; 137 a command had not ended
-within --drain, and was killed.`,
-		Example: `  leaderelect shards run --shards 16 etcd://host/orders -- worker {shard}
-  leaderelect shards run --names @tenants.txt --capacity 50 \
-      s3://bucket/tenants/{name} -- ./serve`,
-		Args: commandAfterDash(true),
+		Args:  commandAfterDash(true),
 		RunE: a.onURLAndCommand(func(c *cobra.Command, url string, command []string) error {
 			return a.shardsRun(c.Context(), &f, url, command)
 		}),
@@ -294,28 +257,7 @@ func (a *app) shardsSidecarCommand() *cobra.Command {
 		DisableFlagsInUseLine: true, // cobra writes them last: there they belong to COMMAND
 
 		Short: "Follow or join a group, and serve over HTTP who owns which shard",
-		Long: `Follow a group, and serve over HTTP who owns which shard. With a COMMAND also be a member
-that runs it for each shard, as leaderelect shards run does.
-
-    GET  /shards      members and shards, as JSON. With ?wait=30s&after=VERSION
-                      the answer waits for a later assignment, or for the
-                      time to be over
-    GET  /shards/NAME who owns a shard, and at which address. With
-                      ?wait=30s&after=TOKEN the answer waits for an owner
-                      with a greater token
-    GET  /events      server-sent events: state (once), owned, moving, unowned,
-                      removed, joined, left
-    GET  /self        what this process owns, with tokens and the time left
-    GET  /owner       200 only while this process owns a shard
-    GET  /livez       200 while this process does its work
-    POST /move?shard=NAME&to=MEMBER, /unpin?shard=NAME
-    POST /drain?member=MEMBER, /undrain?member=MEMBER
-    GET  /            a page for people
-
---secret-file, --read-only and --allow-host are as for leaderelect sidecar.`,
-		Example: `  leaderelect shards sidecar --listen :4040 s3://bucket/orders
-  curl 'http://127.0.0.1:4040/shards/7?wait=30s&after=3'`,
-		Args: commandAfterDash(false),
+		Args:  commandAfterDash(false),
 		RunE: a.onURLAndCommand(func(c *cobra.Command, url string, command []string) error {
 			return a.shardsSidecar(c.Context(), &f, url, command)
 		}),

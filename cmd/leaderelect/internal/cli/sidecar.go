@@ -104,48 +104,7 @@ func (a *app) sidecarCommand() *cobra.Command {
 		DisableFlagsInUseLine: true, // cobra writes them last: there they belong to COMMAND
 
 		Short: "Be a candidate or an observer, and serve over HTTP who leads",
-		Long: `Campaign in the election (with --observe only follow it), and serve over HTTP who leads.
-Use it for an application that asks whether it leads. With a COMMAND, sidecar also runs
-the command while it leads, as leaderelect run does.
-
-    GET  /election    who leads, as JSON. With ?wait=30s&after=TOKEN the answer
-                      waits for a leadership with a greater token, or for the
-                      time to be over
-    GET  /events      server-sent events: state (once), elected, vacancy, lapse,
-                      extension
-    GET  /leader      200 only while this process leads, by its view
-    GET  /standby     200 only while this process stands by to lead
-    GET  /livez       200 unless only a new process helps: the campaign, or the
-                      watch, is stuck
-    GET  /metrics     for Prometheus
-    GET  /leaderships the leaderships that this process has seen
-    GET  /self        what this process is doing
-    POST /stepdown    ask the leader to step down; with ?force=true even if its
-                      job has a --hold
-    POST /transfer?to=ID
-                      ask the leader to hand over to ID; with &force=true even
-                      to a candidate that this process has not seen lead
-    GET  /            a page for people
-
-POST is for programs on this machine, and not through a proxy. With --secret-file it is for everybody who sends the
-secret as "Authorization: Bearer SECRET", from any machine, and for nobody else. With
---read-only it is for nobody.
-
-A request's Host may be any address, a name without a dot, and a name that ends in
-.localhost, .svc or .svc.cluster.local. --allow-host adds others. At most a quarter of the files that
-this process may open, and 256 at most, are connections, so that they leave descriptors for the
-lease. A new one above the limit replaces the one that has been of no use for longest. Those
-that wait for news keep their place. An address has half of the connections at most.
-
-In a Kubernetes pod, --endpoint-slice web-leader makes a Service lead to the leader only.
-The leader writes the address of its --host-port into that EndpointSlice, which belongs to
-a Service without a selector. It removes the address before it releases the lease.
-
-Exit codes: with a COMMAND as for run. Otherwise 0 ended by INT or TERM; 1 the store could
-not be opened, or another error; 2 usage.`,
-		Example: `  leaderelect sidecar --listen :4040 s3://bucket/app
-  curl 'http://127.0.0.1:4040/election?wait=30s&after=7'`,
-		Args: commandAfterDash(false),
+		Args:  commandAfterDash(false),
 		RunE: a.onURLAndCommand(func(c *cobra.Command, url string, command []string) error {
 			return a.sidecar(c.Context(), &f, url, command)
 		}),

@@ -95,15 +95,6 @@ func TestNotExtended(t *testing.T) {
 	}
 }
 
-// The lease has to be kept for as long as the end command may take, and the begin
-// command before it.
-func TestDrainTimeout(t *testing.T) {
-	c := Config{Drain: time.Minute, Grace: 8 * time.Second}
-	if got, want := c.DrainTimeout(), time.Minute+2*(2*time.Second+killed); got != want {
-		t.Errorf("%v, want %v", got, want)
-	}
-}
-
 // A begin command that is interrupted is asked to end first, with all of its group,
 // and then killed; the end command follows.
 func TestBeginInterrupted(t *testing.T) {

@@ -16,9 +16,7 @@ import (
 func listen(t *testing.T, name string) *net.UnixConn {
 	t.Helper()
 	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -27,9 +25,7 @@ func listen(t *testing.T, name string) *net.UnixConn {
 func short(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "notify-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -38,9 +34,7 @@ func short(t *testing.T) string {
 func hears(t *testing.T, c *net.UnixConn, want ...string) {
 	t.Helper()
 	for _, w := range want {
-		if err := c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.SetReadDeadline(time.Now().Add(30*time.Second)))
 		b := make([]byte, 4096)
 		n, err := c.Read(b)
 		if err != nil {
@@ -60,9 +54,7 @@ func TestTold(t *testing.T) {
 	for _, name := range []string{filepath.Join(short(t), "socket"), "@leaderelection-test-" + strconv.Itoa(os.Getpid())} {
 		c := listen(t, name)
 		n, err := Open(name, nil, none)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		n.Ready()
 		n.Ready()
 		n.Status("led by x\nREADY=1, 100%d")
@@ -75,9 +67,7 @@ func TestTold(t *testing.T) {
 func TestNobodyIsTold(t *testing.T) {
 	for _, name := range []string{"relative", filepath.Join(short(t), "nobody")} {
 		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer r.Close()
 		n, err := Open(name, w, none)
 		if err == nil || !strings.Contains(err.Error(), strconv.Quote(name)) {
@@ -100,14 +90,10 @@ func TestNobodyIsTold(t *testing.T) {
 // The line is written once, and closed, which whoever reads it waits for.
 func TestLine(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Close()
 	n, err := Open("", w, none)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n.Ready()
 	n.Ready()
 	if line, err := io.ReadAll(r); err != nil || string(line) != "\n" {
@@ -142,9 +128,7 @@ func TestEvery(t *testing.T) {
 		n, err := Open(socket, nil, func(name string) string {
 			return map[string]string{WatchdogUsec: c.usec, WatchdogPID: c.pid}[name]
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if (n.every - c.want).Abs() > time.Microsecond {
 			t.Errorf("%q for %q: every %v, want %v", c.usec, c.pid, n.every, c.want)
 		}
@@ -160,9 +144,7 @@ func TestWatch(t *testing.T) {
 	n, err := Open(socket, nil, func(name string) string {
 		return map[string]string{WatchdogUsec: "2000"}[name]
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	looks := make(chan bool)
 	stop := n.Watch(func() bool { return <-looks })
 	looks <- false
@@ -185,5 +167,13 @@ func TestWatch(t *testing.T) {
 		case <-time.After(50 * time.Millisecond):
 		}
 		return
+	}
+}
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

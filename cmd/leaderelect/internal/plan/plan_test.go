@@ -89,7 +89,7 @@ func (x *trial) join(t *testing.T, i int, store *memory.Decider, l *line) {
 	})
 	var d leaderelection.RaceDecider = a.store
 	if !c.Store.Pushes {
-		d = polled{d}
+		d = a.store.Polled()
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cfg := leaderelection.Config{
@@ -111,9 +111,6 @@ func (x *trial) join(t *testing.T, i int, store *memory.Decider, l *line) {
 	a.stop, a.done = cancel, campaign.Done()
 	x.actors = append(x.actors, a)
 }
-
-// polled has no feed.
-type polled struct{ leaderelection.RaceDecider }
 
 func choices() map[string]Choice {
 	of := func(store string) Choice {

@@ -3,7 +3,10 @@
 package proc
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -15,23 +18,22 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/c8e606e4/leaderelection/internal/test/stores"
 )
+
+// become is what the test binary can be apart from the guard, by $BECOME.
+var become map[string]func()
 
 // The test binary is the guard, too.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == GuardCommand {
 		os.Exit(Guard())
 	}
-	switch os.Getenv("BECOME") {
-	case "root":
-		becomeRoot()
-	case "headless":
-		becomeHeadless()
-	case "candidate":
-		becomeCandidate()
+	if as := become[os.Getenv("BECOME")]; as != nil {
+		as()
 	}
 	// Under nohup the commands would ignore it, too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
@@ -54,9 +56,7 @@ func start(t *testing.T, change func(*Spec), args ...string) *Process {
 		change(&s)
 	}
 	p, err := Start(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		p.Kill()
 		<-p.Done()
@@ -102,14 +102,35 @@ func pidsIn(notes string) (all []int) {
 // noted waits until n pids have been.
 func noted(t *testing.T, pids func() []int, n int) []int {
 	t.Helper()
-	limit := time.Now().Add(patience)
-	for len(pids()) < n {
-		if time.Now().After(limit) {
-			t.Fatalf("%d pids noted, want %d", len(pids()), n)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
+	eventually(t, fmt.Sprintf("note of %d pids", n), func() bool { return len(pids()) >= n })
 	return pids()
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(patience); !is(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("no %s within %v", what, patience)
+		}
+	}
+}
+
+// prints starts a command, and returns all that it prints.
+func prints(t *testing.T, change func(*Spec), args ...string) (p *Process, text string) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	must(t, err)
+	defer r.Close()
+	p = start(t, func(s *Spec) {
+		if s.Stdout = w; change != nil {
+			change(s)
+		}
+	}, args...)
+	w.Close()
+	all, err := io.ReadAll(r)
+	must(t, err)
+	end(t, p)
+	return p, string(all)
 }
 
 // alive are those of pids that are; one that is dead, but not awaited yet by who
@@ -130,25 +151,21 @@ func allDead(t *testing.T, pids []int) {
 	}
 }
 
-func zombie(pid int) bool {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return false
-	}
+func zombie(pid int) bool { return strings.Contains("ZX", stateOf(pid)) }
+
+// stateOf is a process's state in /proc: one letter, or a blank if there is none.
+func stateOf(pid int) string {
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	_, state, _ := strings.Cut(string(text), ") ")
-	return strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X")
+	return (state + " ")[:1]
 }
 
 // A command's end is told as a shell would.
 func TestStatus(t *testing.T) {
 	plain := filepath.Join(t.TempDir(), "plain")
-	if err := os.WriteFile(plain, []byte("no program"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(plain, []byte("no program"), 0o644))
 	garbage := filepath.Join(t.TempDir(), "garbage")
-	if err := os.WriteFile(garbage, []byte("no program"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(garbage, []byte("no program"), 0o755))
 	for _, c := range []struct {
 		args []string
 		want Status
@@ -233,8 +250,8 @@ func TestStop(t *testing.T) {
 	p, pids := script(t, nil, `trap "exit 9" USR1; echo $$ >>$NOTES; while :; do sleep 0.05; done`)
 	noted(t, pids, 1)
 	p.Stop(syscall.SIGUSR1, patience)
-	if s := end(t, p); s.Code != 9 || s.Expired || s.Killed {
-		t.Errorf("%+v", s)
+	if s := end(t, p); s.Code != 9 || s.Expired || s.Killed || p.Pid() != pids()[0] {
+		t.Errorf("process %d of %v: %+v", p.Pid(), pids(), s)
 	}
 	p, pids = script(t, nil, `trap "" USR1; echo $$ >>$NOTES; while :; do sleep 0.05; done`)
 	noted(t, pids, 1)
@@ -292,19 +309,6 @@ func TestUnstartedByADeadGuard(t *testing.T) {
 	}
 }
 
-// Signal is passed on.
-func TestSignal(t *testing.T) {
-	p, pids := script(t, nil, `trap "exit 4" HUP; echo $$ >>$NOTES; while :; do sleep 0.05; done`)
-	pid := noted(t, pids, 1)[0]
-	p.Signal(syscall.SIGHUP)
-	if s := end(t, p); s.Code != 4 {
-		t.Errorf("%+v", s)
-	}
-	if p.Pid() != pid { // only now: the guard may tell of the start later than the command
-		t.Errorf("pid %d, want %d", p.Pid(), pid)
-	}
-}
-
 // A guard that is stopped is killed with all that it guards, a little after the
 // deadline.
 func TestGuardStopped(t *testing.T) {
@@ -318,25 +322,15 @@ func TestGuardStopped(t *testing.T) {
 
 // The command has its standard files, and none of the guard's own.
 func TestFiles(t *testing.T) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
+	_, text := prints(t, nil, "sh", "-c", `(: >&3) 2>/dev/null && echo 3 is open; (: >&4) 2>/dev/null && echo 4 is open; cat; echo done`)
+	if text != "done\n" {
+		t.Errorf("%q", text)
 	}
-	defer r.Close()
-	p := start(t, func(s *Spec) { s.Stdout = w }, "sh", "-c", `(: >&3) 2>/dev/null && echo 3 is open; (: >&4) 2>/dev/null && echo 4 is open; cat; echo done`)
-	w.Close()
-	text, err := io.ReadAll(r)
-	if err != nil || string(text) != "done\n" {
-		t.Errorf("%q, %v", text, err)
-	}
-	end(t, p)
 }
 
 // Of the two clocks the earlier counts, and both move together.
 func TestDeadlineArithmetic(t *testing.T) {
-	if err := Check(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Check())
 	near := func(what string, got, want time.Duration) {
 		t.Helper()
 		if (got - want).Abs() > 5*time.Second {
@@ -365,33 +359,21 @@ func TestReady(t *testing.T) {
 		"stopped": func(_ *testing.T, r *Ready) { _ = r.guard.Signal(syscall.SIGSTOP) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, in_, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer out.Close()
-			r, err := Prepare(nil, in_, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			waited := r.guard.Pid
-			meanwhile(t, r)
-			p, err := Start(Spec{Args: []string{"env"}, Env: []string{"A=1", "PATH=" + os.Getenv("PATH"), "B=x y"}, Stdout: in_,
-				Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second, Logger: discard, Ready: r})
-			if err != nil {
-				t.Fatal(err)
-			}
+			waited := 0
+			p, got := prints(t, func(s *Spec) {
+				r, err := Prepare(nil, s.Stdout, nil)
+				must(t, err)
+				waited = r.guard.Pid
+				meanwhile(t, r)
+				s.Env, s.Ready = []string{"A=1", "PATH=" + os.Getenv("PATH"), "B=x y"}, r
+			}, "env")
 			if same := p.guard.Pid == waited; same != (name != "killed") {
 				t.Errorf("the guard that waited is the command's: %v", same)
 			}
-			in_.Close()
-			end(t, p)
 			if s := p.Status(); s.Code != 0 || s.Failure != "" {
 				t.Errorf("it ended with %+v", s)
 			}
-			said := make([]byte, 64<<10)
-			n, _ := out.Read(said)
-			if got, want := string(said[:n]), "A=1\nPATH="+os.Getenv("PATH")+"\nB=x y\n"; got != want {
+			if want := "A=1\nPATH=" + os.Getenv("PATH") + "\nB=x y\n"; got != want {
 				t.Errorf("its environment is %q, want %q", got, want)
 			}
 		})
@@ -401,18 +383,14 @@ func TestReady(t *testing.T) {
 // A guard that waits has nothing to end: it ends when it is closed, and with its candidate.
 func TestReadyEnds(t *testing.T) {
 	r, err := Prepare(nil, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pid := r.guard.Pid
 	r.Close()
 	if syscall.Kill(pid, 0) != syscall.ESRCH {
 		t.Error("closed, it is alive")
 	}
 	r, err = Prepare(nil, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = r.pipe.Close() // as by the end of this process
 	select {
 	case <-r.ended:
@@ -427,16 +405,10 @@ func TestReadyEnds(t *testing.T) {
 // The command is looked for where its own environment says.
 func TestCommandIsFoundByItsOwnPath(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(dir+"/only-here", []byte("#!/bin/sh\nexit 7\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(dir+"/only-here", []byte("#!/bin/sh\nexit 7\n"), 0o700))
 	for path, want := range map[string]int{dir: 7, "/nowhere": CodeNotFound} {
-		p, err := Start(Spec{Args: []string{"only-here"}, Env: []string{"PATH=" + path}, Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second, Logger: discard})
-		if err != nil {
-			t.Fatal(err)
-		}
-		end(t, p)
-		if s := p.Status(); s.Code != want {
+		p := start(t, func(s *Spec) { s.Env = []string{"PATH=" + path} }, "only-here")
+		if s := end(t, p); s.Code != want {
 			t.Errorf("in %s: %+v, want %d", path, s, want)
 		}
 	}
@@ -445,23 +417,9 @@ func TestCommandIsFoundByItsOwnPath(t *testing.T) {
 // A command need not have an environment at all; the guard's own is empty.
 func TestWithoutAnEnvironment(t *testing.T) {
 	env, err := exec.LookPath("env")
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, in_, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	p, err := Start(Spec{Args: []string{env}, Stdout: in_, Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second, Logger: discard})
-	if err != nil {
-		t.Fatal(err)
-	}
-	in_.Close()
-	end(t, p)
-	said := make([]byte, 1000)
-	if n, _ := out.Read(said); n > 0 {
-		t.Errorf("it has %q", strings.TrimSpace(string(said[:n])))
+	must(t, err)
+	if _, said := prints(t, func(s *Spec) { s.Env = nil }, env); said != "" {
+		t.Errorf("it has %q", said)
 	}
 }
 
@@ -492,12 +450,8 @@ func TestFind(t *testing.T) {
 		"env and carriage return":     {"#!/usr/bin/env sh\r\n", 0o755, "carriage return", CodeCannotStart},
 	} {
 		path := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
-		if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, c.mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(c.text), 0o644))
+		must(t, os.Chmod(path, c.mode))
 		if c.mode == 0o111 && os.Geteuid() == 0 {
 			continue // root may read it
 		}
@@ -507,5 +461,127 @@ func TestFind(t *testing.T) {
 		} else if err != nil && CodeOf(err) != c.code {
 			t.Errorf("%s: code %d, want %d", name, CodeOf(err), c.code)
 		}
+	}
+}
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nothing is what a guard must not report in a test: that would be followed by signals.
+type nothing struct{ t *testing.T }
+
+func (n nothing) Write(text []byte) (int, error) {
+	n.t.Helper()
+	n.t.Fatalf("the guard ends the command: %s", text)
+	return 0, nil
+}
+
+// A guard whose time seems to be over, as when it was stopped, obeys what was ordered meanwhile
+// before it judges: all of it, and with some time for it to be read.
+func TestGuardHeedsWhatWasOrdered(t *testing.T) {
+	const grace = time.Hour
+	for name, until := range map[string]time.Duration{"the time is over": -time.Hour, "the grace has begun": grace / 2} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := &guard{orders: make(chan order), until: in(until), grace: grace, reports: json.NewEncoder(nothing{t})}
+				over := make(chan struct{})
+				go func() {
+					for range 3 {
+						time.Sleep(unread / 2)
+						select {
+						case g.orders <- order{}:
+						case <-over:
+						}
+					}
+					next := in(2 * grace)
+					select {
+					case g.orders <- order{Until: &next}:
+					case <-over:
+					}
+				}()
+				defer close(over)
+				g.check()
+				if g.ending || g.alone || g.until.Left() <= grace {
+					t.Errorf("ending: %v, alone: %v, %v left", g.ending, g.alone, g.until.Left())
+				}
+			})
+		})
+	}
+}
+
+// Nothing is waited for if nothing is ordered, or if there is time; and who finds that the
+// candidate is gone knows that it is alone, and has longer.
+func TestGuardHeedsItsCandidatesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &guard{orders: make(chan order), until: in(time.Hour), grace: time.Minute, reports: json.NewEncoder(nothing{t})}
+		begun := time.Now()
+		g.check()
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("it waits %v for orders, and has time", took)
+		}
+		g.ending, g.killAt = true, in(time.Minute)
+		g.until = in(time.Second) // in the grace
+		g.check()
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("it waits %v for orders, and has begun to end the command", took)
+		}
+		g.heed()
+		if took := time.Since(begun); took != unread || g.alone {
+			t.Errorf("it waits %v for orders, want %v; alone: %v", took, unread, g.alone)
+		}
+		close(g.orders)
+		begun = time.Now()
+		if g.heed(); !g.alone || time.Since(begun) != 0 {
+			t.Errorf("alone: %v after %v", g.alone, time.Since(begun))
+		}
+	})
+}
+
+// The number of a process that there is not: the greatest is less.
+const noProcess = 1<<22 + 1
+
+// Asked to end again, a guard only ends earlier; and it looks when the first of its times comes.
+func TestGuardEndsEarlierOnly(t *testing.T) {
+	within := func(what string, d Deadline, most time.Duration) {
+		t.Helper()
+		if left := d.Left(); left > most || left < most-time.Minute {
+			t.Errorf("%s: in %v, want %v", what, left, most)
+		}
+	}
+	const none = syscall.Signal(0) // reaches nobody
+	g := &guard{pid: noProcess, ending: true, until: in(3 * time.Hour), killAt: in(2 * time.Hour), grace: time.Hour, refused: map[int]bool{}}
+	g.end(none, 5*time.Hour)
+	within("asked to end later", g.killAt, 2*time.Hour)
+	within("it looks", g.due(), 2*time.Hour)
+	g.end(none, time.Hour)
+	within("asked to end earlier", g.killAt, time.Hour)
+	g.until = in(30 * time.Minute)
+	within("the deadline comes first", g.due(), 30*time.Minute)
+	g.ending, g.until = false, in(3*time.Hour)
+	within("it asks the command to end before its deadline", g.due(), 2*time.Hour)
+
+	p := &Process{until: in(2 * time.Hour), late: time.Hour}
+	within("a guard that is stuck", p.due(), 3*time.Hour)
+	p.stopped, p.stopBy = true, in(5*time.Hour)
+	within("a stop later", p.due(), 3*time.Hour)
+	p.stopBy = in(time.Hour)
+	within("a stop earlier", p.due(), time.Hour)
+}
+
+// A process that may not be signalled is told of once.
+func TestDeniedIsToldOnce(t *testing.T) {
+	var told bytes.Buffer
+	g := &guard{reports: json.NewEncoder(&told), refused: map[int]bool{}}
+	for range 3 {
+		g.denied(noProcess, syscall.EPERM)
+		g.denied(noProcess+1, syscall.ESRCH)
+	}
+	if text := told.String(); strings.Count(text, "denied") != 1 || strings.Count(text, "\n") != 1 {
+		t.Errorf("%q", text)
 	}
 }

@@ -142,9 +142,7 @@ func TestHoldThatCannotBeSaid(t *testing.T) {
 func closedPipe(t *testing.T) *os.File {
 	t.Helper()
 	f, err := os.Open(os.DevNull) // to be read only
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = f.Close() })
 	return f
 }
@@ -191,7 +189,9 @@ func TestExpiryFileHangs(t *testing.T) {
 	}
 	flows()
 	r.until(t, "the command again", func() bool { return count() == 2 })
-	if text, _ := os.ReadFile(started); !strings.HasSuffix(string(text), string(bytes.SplitAfter(mustRead(t, r.c.ExpiryFile), []byte("\n"))[0])) {
+	until, err := os.ReadFile(r.c.ExpiryFile)
+	must(t, err)
+	if text, _ := os.ReadFile(started); !bytes.HasSuffix(text, bytes.SplitAfter(until, []byte("\n"))[0]) {
 		t.Errorf("it was started by the time of the first start: %s", text)
 	}
 	hangs(t, &r.file.box)
@@ -203,34 +203,19 @@ func TestExpiryFileHangs(t *testing.T) {
 func TestExpiryFileCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "full")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o755))
 	r := newTrial(t, func(c *Config) { c.ExpiryFile = filepath.Join(dir, "expiry") }, "sleep", "600").begin(t)
 	r.said(t, "the command is started")
 	extend := func(by time.Duration) { r.view.Set(time.Now().Add(by)); r.Extended(leaderelection.ViewExtended{}) }
-	if err := os.Rename(dir, dir+".gone"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(dir, dir+".gone"))
 	extend(2 * time.Minute)
 	r.said(t, "the expiry file cannot be written: the time in it is too early")
 	if slices.Contains(r.lines, "the command has ended") {
 		t.Errorf("%q", r.lines)
 	}
-	if err := os.Rename(dir+".gone", dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(dir+".gone", dir))
 	extend(3 * time.Minute)
 	r.until(t, "the new end in the file", func() bool { now, _ := os.ReadFile(r.c.ExpiryFile); return bytes.Equal(now, text(r.view.Get())) })
-}
-
-func mustRead(t *testing.T, path string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
 }
 
 // A candidate whose expiry file hangs when it is elected starts no command, says why, and lets another

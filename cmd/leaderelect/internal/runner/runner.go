@@ -226,8 +226,6 @@ func TimesFor(term, skew, grace time.Duration) (Times, error) {
 	switch {
 	case most <= 0:
 		return t, fmt.Errorf("--term %v with a skew of %v is too short to run a command in: take a term of %v at least", term, skew, (skew + 200*time.Millisecond).Round(time.Millisecond))
-	case grace < 0:
-		return t, fmt.Errorf("--grace is %v, must not be negative", grace)
 	case grace > most:
 		need := skew + (grace+time.Second)*8/3
 		return t, fmt.Errorf("--grace %v does not fit into --term %v with a skew of %v: a command that is to be dead when the view ends has %v at most; take that, or a --term of %v",

@@ -1,12 +1,10 @@
 package runner
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -56,9 +54,7 @@ func TestExpiryFile(t *testing.T) {
 	f := newExpiryFile("")
 	end := time.Date(2026, 9, 21, 13, 46, 40, 123456789, time.UTC)
 	for i := range 2 {
-		if err := f.begin(t.Context(), patience, end.Add(time.Duration(i)*time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.begin(t.Context(), patience, end.Add(time.Duration(i)*time.Second)))
 	}
 	file := f.file
 	if text, err := os.ReadFile(file); err != nil || string(text) != "1789998401\n2026-09-21T13:46:41.123456789Z\n" {
@@ -79,17 +75,11 @@ func TestExpiryFile(t *testing.T) {
 // that has its name; a directory in which all may replace files is refused.
 func TestExpiryFileAmongOthers(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir, 0o777|os.ModeSticky))
 	victim, path := filepath.Join(t.TempDir(), "victim"), filepath.Join(dir, "expiry")
-	if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(victim, []byte("precious"), 0o600))
 	for _, link := range []string{path, path + ".new"} {
-		if err := os.Symlink(victim, link); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(victim, link))
 	}
 	f := newExpiryFile(path)
 	if err := f.try(); err != nil {
@@ -104,30 +94,16 @@ func TestExpiryFileAmongOthers(t *testing.T) {
 	if info, err := os.Lstat(path); err != nil || info.Mode() != 0o644 {
 		t.Errorf("the file is %v, %v", info, err)
 	}
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir, 0o777))
 	if err := f.try(); err == nil || !strings.Contains(err.Error(), "chmod +t") {
 		t.Errorf("everybody may replace the file: %v", err)
 	}
 }
 
-// It stays out for as long as it is told, and no longer.
-func TestAside(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var a Aside
-		if err := a.Healthy(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		why := errors.New("for a test")
-		a.For(time.Minute, why)
-		time.Sleep(time.Minute - 1)
-		if err := a.Healthy(t.Context()); !errors.Is(err, ErrStandingDown) || !errors.Is(err, why) {
-			t.Errorf("just before: %v", err)
-		}
-		time.Sleep(time.Nanosecond)
-		if err := a.Healthy(t.Context()); err != nil {
-			t.Errorf("after a minute: %v", err)
-		}
-	})
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -1,3 +1,6 @@
+// Package shards is what leaderelect shards does apart from the command line: it runs a command
+// for each shard that a member owns, and says what a group's records mean to people and to
+// programs that are not written in Go.
 package shards
 
 import (

@@ -29,9 +29,7 @@ import (
 func dial(t *testing.T, address, path string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	if path != "" {
@@ -52,9 +50,7 @@ func limitedServer(t *testing.T, most int) (hub *sidecar.Hub, server *http.Serve
 	hub = sidecar.NewHub(time.Second)
 	ended := make(chan struct{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	limited := sidecar.Limit(l, most)
 	config := sidecar.Config{Hub: hub, Campaign: none, Metrics: http.NotFoundHandler(), Ended: ended, MaxWaiting: most / 2,
 		StepDown: func(context.Context, bool) error { return nil }}
@@ -229,9 +225,7 @@ func TestAddressesShare(t *testing.T) {
 			admit := func(address string) net.Conn {
 				from <- address
 				c, err := limited.Accept()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				return c
 			}
 			var ends []*end

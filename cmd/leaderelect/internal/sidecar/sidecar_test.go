@@ -80,14 +80,10 @@ func led(id string, number, extension uint64, left time.Duration) leaderelection
 func get(t *testing.T, url string, into any) int {
 	t.Helper()
 	r, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Body.Close()
 	if into != nil {
-		if err := json.NewDecoder(r.Body).Decode(into); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.NewDecoder(r.Body).Decode(into))
 	}
 	_, _ = io.Copy(io.Discard, r.Body)
 	return r.StatusCode
@@ -97,16 +93,12 @@ func get(t *testing.T, url string, into any) int {
 func ask(t *testing.T, method, url string, change func(*http.Request)) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if change != nil {
 		change(r)
 	}
 	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = answer.Body.Close()
 	return answer.StatusCode
 }
@@ -152,9 +144,7 @@ func next(t *testing.T, lines *bufio.Scanner) (id, event string, s state.State) 
 		case "event":
 			event = value
 		case "data":
-			if err := json.Unmarshal([]byte(value), &s); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(value), &s))
 		case "":
 			if event != "" {
 				return id, event, s
@@ -169,16 +159,12 @@ func TestEvents(t *testing.T) {
 	s := serve(t, nil)
 	open := func(lastID string) *bufio.Scanner {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", s.URL+"/events", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if lastID != "" {
 			r.Header.Set("Last-Event-ID", lastID)
 		}
 		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { answer.Body.Close() })
 		return bufio.NewScanner(answer.Body)
 	}
@@ -234,9 +220,7 @@ func TestLeaderOnlyWhileLeading(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	campaign, err := leaderelection.Config{Decider: memory.NewDecider(), LeaderID: "me", TermLength: time.Minute,
 		OnElected: func(_ context.Context, view *leaderelection.TimeView) { elected <- view.ElectionNumber(); <-release }}.Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := serve(t, campaign)
 	number := <-elected
 	for campaign.Status() != leaderelection.Leading {
@@ -363,9 +347,7 @@ func TestWhoMayAsk(t *testing.T) {
 	}
 	for _, path := range []string{"/self", "/livez", "/metrics", "/nothing", "/page.js", "/events"} {
 		r, err := http.Get(s.URL + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if r.Body.Close(); r.Header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: a browser may take the answer for something else: %v", path, r.Header)
 		}
@@ -383,9 +365,7 @@ func TestPageMakesNoHTML(t *testing.T) {
 	}
 	for _, name := range scripts {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if found := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|srcdoc|eval\(`).Find(text); found != nil {
 			t.Errorf("%s has %s", name, found)
 		}
@@ -419,10 +399,14 @@ func TestLivezOfAWatchThatIsStuck(t *testing.T) {
 		vacant bool
 		want   int
 	}{
-		"stuck":             {func(*sidecar.Hub) {}, false, http.StatusServiceUnavailable},
-		"has looked":        {(*sidecar.Hub).Looked, false, http.StatusOK},
-		"nobody leads":      {func(*sidecar.Hub) {}, true, http.StatusOK},
-		"is told of others": {func(h *sidecar.Hub) { h.Record(leads(2, time.Minute)) }, false, http.StatusOK},
+		"stuck":        {func(*sidecar.Hub) {}, false, http.StatusServiceUnavailable},
+		"has looked":   {(*sidecar.Hub).Looked, false, http.StatusOK},
+		"nobody leads": {func(*sidecar.Hub) {}, true, http.StatusOK},
+		"is told of others": {func(h *sidecar.Hub) {
+			e := led("a", 2, 0, time.Minute)
+			e.TermLength = time.Minute
+			h.Record(e)
+		}, false, http.StatusOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -437,7 +421,7 @@ func TestLivezOfAWatchThatIsStuck(t *testing.T) {
 				if code := live(); code != http.StatusOK {
 					t.Errorf("before it knows of anybody: %d", code)
 				}
-				e := leads(1, term)
+				e := led("a", 1, 0, term)
 				if c.vacant {
 					e.LeaderID = ""
 				}
@@ -452,7 +436,7 @@ func TestLivezOfAWatchThatIsStuck(t *testing.T) {
 				if code := live(); code != c.want {
 					t.Errorf("a minute later: %d, want %d", code, c.want)
 				}
-				hub.Record(leads(9, term))
+				hub.Record(led("a", 9, 0, term))
 				if code := live(); code != http.StatusOK {
 					t.Errorf("when it goes on: %d", code)
 				}
@@ -469,9 +453,7 @@ func TestLivezTellsNoNames(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		campaign, err := leaderelection.Config{Decider: store, LeaderID: "me", TermLength: term, Logger: slog.New(slog.DiscardHandler),
 			OnElected: func(context.Context, *leaderelection.TimeView) {}}.Start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		hub := sidecar.NewHub(time.Second)
 		defer hub.Close()
 		synctest.Wait()
@@ -489,7 +471,10 @@ func TestLivezTellsNoNames(t *testing.T) {
 	})
 }
 
-// leads is a record of a leadership that has just begun.
-func leads(number leaderelection.ElectionNumber, term time.Duration) leaderelection.RaceEntry {
-	return leaderelection.RaceEntry{LeaderID: "a", Incarnation: "i", ElectionNumber: number, TermLength: term, TermExpiry: time.Now().Add(term)}
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -1,9 +1,0 @@
-//go:build unix && !linux
-
-package proc
-
-func becomeRoot() {}
-
-func becomeHeadless() {}
-
-func becomeCandidate() {}
