@@ -409,46 +409,6 @@ func TestWatchTellsOfNewerOnly(t *testing.T) {
 	})
 }
 
-// An observer whose read lags behind what it was told reads again, until a read shows that.
-func TestWatchReadsUntilItShows(t *testing.T) {
-	both(t, func(g *group) {
-		var told, reads atomic.Int64
-		var lags atomic.Bool
-		var lag *laggard
-		expect := func(after time.Duration, want int64) {
-			g.t.Helper()
-			if time.Sleep(after); told.Load() != want {
-				g.t.Fatalf("told of %d, want %d", told.Load(), want)
-			}
-		}
-		stop := g.observe(WatchConfig{PollInterval: T, Store: func(name string) (leaderelection.RaceDecider, error) {
-			d := g.record(name).Handle()
-			if name == coordinatorName {
-				return d.Polled(), nil
-			}
-			d.Inject(func(memory.Op) memory.Fault { reads.Add(1); return memory.Fault{} })
-			pushes := &pushing{laggard{RaceDecider: d, lags: &lags}, d}
-			if lag = &pushes.laggard; g.polled {
-				return lag, nil
-			}
-			return pushes, nil
-		}}, func(a *Assignment) { told.Store(int64(a.Version())) })
-		g.put(5, 5)
-		expect(2*T, 5)
-		lags.Store(true)
-		_, _ = lag.ReadCurrent(g.t.Context()) // what it shows from now on
-		g.put(6, 6)
-		expect(T+time.Minute, 5)
-		lags.Store(false)
-		expect(T+time.Millisecond, 6)
-		n := reads.Load()
-		if time.Sleep(10 * time.Minute); reads.Load() > n+41 { // a vacant record is read every PollInterval by Watch itself
-			g.t.Errorf("%d reads in calm", reads.Load()-n)
-		}
-		stop()
-	})
-}
-
 // Who looks on sees who coordinates and who has which seat, and by the clocks' skew whether that
 // is over.
 func TestLookingOn(t *testing.T) {

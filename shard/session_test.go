@@ -642,68 +642,89 @@ func TestOwnedGate(t *testing.T) {
 	}
 }
 
+// following is when a follower reads, of whose reads each takes a second. The nth finds what shows returns.
+func following(t *testing.T, shows func(f *follower, n int) (*assignment, error)) (at []time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		begun := time.Now()
+		f := follower{stores: newStores(nil), unit: 100 * time.Second, within: T, calm: time.Hour, moving: 10 * time.Second, look: make(chan struct{}, 1)}
+		f.assignment = readsAs(func() (*leaderelection.RaceEntry, error) {
+			at = append(at, time.Since(begun).Truncate(time.Second))
+			time.Sleep(time.Second)
+			a, err := shows(&f, len(at))
+			if err != nil {
+				return nil, err
+			}
+			a.id = "id"
+			return a.entry(MaxAssignment)
+		})
+		f.run(ctx, func(*assignment, error) {})
+	})
+	return at
+}
+
+// readsAs is a decider whose reads a test answers.
+type readsAs func() (*leaderelection.RaceEntry, error)
+
+func (r readsAs) ReadCurrent(context.Context) (*leaderelection.RaceEntry, error) { return r() }
+
+func (readsAs) WriteEntry(context.Context, *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	return nil, errors.New("it is not written")
+}
+
+// expectReads fails unless a follower has read at these seconds.
+func expectReads(t *testing.T, got []time.Duration, want ...time.Duration) {
+	t.Helper()
+	for i := range want {
+		want[i] *= time.Second
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("reads at %v, want %v", got, want)
+	}
+}
+
 // A read that failed is tried again after a pause, which grows until one has worked.
 func TestReadsPause(t *testing.T) {
-	sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
-		var pauses []time.Duration
-		for range 8 {
-			s.again = false
-			s.read(reading{err: errors.New("no")})
-			if pauses = append(pauses, time.Until(s.retryAt)); !s.again {
-				t.Fatal("it is not tried again")
-			}
+	at := following(t, func(f *follower, n int) (*assignment, error) {
+		switch n {
+		case 8:
+			f.note(2)
+			return gives(2, 3, placed{0, 5, false}), nil
+		case 10:
+			return gives(2, 3, placed{0, 5, false}), nil
 		}
-		if term := s.m.cfg.TermLength; pauses[0] != term/100 || pauses[1] != term/50 || pauses[7] != term/4 {
-			t.Errorf("pauses %v", pauses)
-		}
-		read(gives(1, 3, placed{0, 5, false}))
-		if s.read(reading{err: errors.New("no")}); time.Until(s.retryAt) != pauses[0] {
-			t.Errorf("the pause after one that worked is %v", time.Until(s.retryAt))
-		}
+		return nil, errors.New("no")
 	})
-}
-
-// slowReads is a decider whose reads wait to be let.
-type slowReads struct {
-	leaderelection.RaceDecider
-	begun chan struct{}
-	let   chan struct{}
-}
-
-func (s *slowReads) ReadCurrent(context.Context) (*leaderelection.RaceEntry, error) {
-	s.begun <- struct{}{}
-	<-s.let
-	return &leaderelection.RaceEntry{}, nil
+	expectReads(t, at, 0, 2, 5, 10, 19, 36, 62, 88, 89, 91)
 }
 
 // What is told while the assignment is read is a reason to read it again: that read may have
-// begun before.
+// begun before. Then it is read no more.
 func TestToldWhileReading(t *testing.T) {
-	sits(t, func(t *testing.T, s *sitting, _ func(*assignment)) {
-		d := &slowReads{begun: make(chan struct{}, 2), let: make(chan struct{}, 2)}
-		s.assignment = d
-		s.again = true
-		s.step()
-		<-d.begun
-		s.again = true
-		s.step()
-		synctest.Wait()
-		if len(d.begun) > 0 {
-			t.Error("it is read twice at a time")
+	expectReads(t, following(t, func(f *follower, n int) (*assignment, error) {
+		if n == 1 {
+			f.note(1)
 		}
-		d.let <- struct{}{}
-		s.read(<-s.reads)
-		s.step()
-		synctest.Wait()
-		if len(d.begun) != 1 {
-			t.Error("it is not read again")
+		return gives(1, 3, placed{0, 5, false}), nil
+	}), 0, 1)
+}
+
+// Who was told of a version reads until one as new is shown.
+func TestWatchReadsUntilItShows(t *testing.T) {
+	expectReads(t, following(t, func(f *follower, n int) (*assignment, error) {
+		if n == 1 {
+			f.note(5)
 		}
-		d.let <- struct{}{}
-		s.read(<-s.reads)
-		if s.step(); s.reading {
-			t.Error("it is read once too often")
-		}
-	})
+		return gives(leaderelection.ElectionNumber(min(n, 5)), 3, placed{0, 5, false}), nil
+	}), 0, 2, 5, 10, 19, 20) // the last since it was told during the first
+}
+
+// On a store that must be asked a session looks often while a shard is asked for, and only then.
+func TestHurriesWhileShardsMove(t *testing.T) {
+	expectReads(t, following(t, func(_ *follower, n int) (*assignment, error) {
+		return gives(leaderelection.ElectionNumber(n), 3, placed{0, 6, n < 4}), nil
+	}), 0, 11, 22, 33)
 }
 
 // A member whose read lags behind what it was told reads again, too: what moves to it would
@@ -725,33 +746,6 @@ func TestMembersReadUntilItShows(t *testing.T) {
 		time.Sleep(3 * T)
 		if n := g.counts(); n[other.id] != 4 || n[coordinates.id] != 4 || n["c"] != 4 {
 			t.Errorf("%v three terms after reads show it", n)
-		}
-	})
-}
-
-// Told of a version, a session reads until one as new is shown.
-func TestMembersReadUntilItIsAsNew(t *testing.T) {
-	sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
-		s.hear(5)
-		s.again = false
-		if read(gives(4, 3, placed{0, 6, false})); !s.again || s.retryAt.IsZero() {
-			t.Error("told of 5, it has read 4, and reads no more")
-		}
-		s.again = false
-		if read(gives(5, 3, placed{0, 6, false})); s.again || !s.retryAt.IsZero() {
-			t.Error("it reads again though it knows what it was told of")
-		}
-	})
-}
-
-// On a store that must be asked a session looks often while a shard is asked for, and only then.
-func TestHurriesWhileShardsMove(t *testing.T) {
-	sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
-		for version, moves := range []bool{false, true, false} {
-			read(gives(leaderelection.ElectionNumber(version+1), 3, placed{0, 6, moves}))
-			if s.hurry != moves {
-				t.Errorf("moving: %v, and it hurries: %v", moves, s.hurry)
-			}
 		}
 	})
 }
