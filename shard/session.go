@@ -294,7 +294,7 @@ func (s *sitting) own(i int, a *assignment) {
 	s.m.owned[name] = o
 	s.m.mu.Unlock()
 	s.m.log(slog.LevelInfo, "owns", "shard", name, "token", token)
-	s.m.tellOwns(o)
+	tell(s.m, s.m.cfg.ShardTrace.Owns, Owns{o, s.m.cfg.Clock.Now()})
 	o.begin = func() {
 		o.running = true
 		s.m.calls[name] = o
@@ -339,7 +339,7 @@ func (s *sitting) drop(o *Owned, cause error) {
 		e.Asked = e.Time
 	}
 	s.m.log(slog.LevelInfo, "has let go", "shard", o.name, "token", o.token, "cause", cause, "took", e.Time.Sub(e.Asked))
-	s.m.tellLetGo(e)
+	tell(s.m, s.m.cfg.ShardTrace.LetGo, e)
 }
 
 // dropAll ends every view and the session.
@@ -399,7 +399,7 @@ func (m *Member) learn(a *assignment) {
 	m.mu.Lock()
 	m.newest = a
 	m.mu.Unlock()
-	m.tellAssignment(a)
+	tell(m, m.cfg.ShardTrace.Assignment, a.public())
 	if m.cfg.Shards.list != nil {
 		return
 	}

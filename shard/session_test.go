@@ -711,7 +711,7 @@ func TestToldWhileReading(t *testing.T) {
 }
 
 // Who was told of a version reads until one as new is shown.
-func TestWatchReadsUntilItShows(t *testing.T) {
+func TestMembersReadUntilItShows(t *testing.T) {
 	expectReads(t, following(t, func(f *follower, n int) (*assignment, error) {
 		if n == 1 {
 			f.note(5)
@@ -725,29 +725,6 @@ func TestHurriesWhileShardsMove(t *testing.T) {
 	expectReads(t, following(t, func(_ *follower, n int) (*assignment, error) {
 		return gives(leaderelection.ElectionNumber(n), 3, placed{0, 6, n < 4}), nil
 	}), 0, 11, 22, 33)
-}
-
-// A member whose read lags behind what it was told reads again, too: what moves to it would
-// wait for four terms.
-func TestMembersReadUntilItShows(t *testing.T) {
-	both(t, func(g *group) {
-		a := g.join("a")
-		b := g.with("b")
-		time.Sleep(time.Minute)
-		coordinates, other := a, b
-		if e := g.record(coordinatorName).Entry(); memberOf(e.LeaderID) == "b" {
-			coordinates, other = b, a
-		}
-		other.lags.Store(true)
-		_, _ = other.member.stores.deciders[assignmentName].ReadCurrent(g.t.Context())
-		g.join("c")
-		time.Sleep(T)
-		other.lags.Store(false)
-		time.Sleep(3 * T)
-		if n := g.counts(); n[other.id] != 4 || n[coordinates.id] != 4 || n["c"] != 4 {
-			t.Errorf("%v three terms after reads show it", n)
-		}
-	})
 }
 
 // poison counts how often OnOwned of shard "3" has failed, by member.
