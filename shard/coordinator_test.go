@@ -629,7 +629,7 @@ func TestRule09EachTime(t *testing.T) {
 			g.settles(12, 2*T)
 			session := b.member.Session()
 			g.without(b, 4*T)
-			if e := g.record(seatName(session.Seat)).Entry(); !e.Vacant() || e.ElectionNumber != session.Number+1 {
+			if e := g.Of(seatName(session.Seat)).Entry(); !e.Vacant() || e.ElectionNumber != session.Number+1 {
 				g.t.Errorf("the seat of a member that is gone: %+v", e)
 			}
 			if b.heal(); strings.Count(said.String(), "seals a seat") != n {
@@ -646,7 +646,7 @@ func TestRule09SealsWhatSeemsExtended(t *testing.T) {
 		g.join("a")
 		b := g.with("b")
 		time.Sleep(time.Minute)
-		seat := g.record(seatName(b.member.Session().Seat))
+		seat := g.Of(seatName(b.member.Session().Seat))
 		undone := seat.Entry()
 		undone.Extension += 5
 		undone.TermExpiry = undone.TermExpiry.Add(T / 2)
@@ -668,7 +668,7 @@ func TestRule03Undone(t *testing.T) {
 		told := &leaderelection.RaceEntry{
 			LeaderID: "b", Incarnation: "b", ElectionNumber: leaderelection.ElectionNumber(time.Now().Unix() + 1000), ConnectionParams: info, TermLength: T, TermExpiry: time.Now().Add(T),
 		}
-		seat := g.record(seatName(1))
+		seat := g.Of(seatName(1))
 		seat.Tell(told)
 		time.Sleep(time.Second)
 		over := told.Clone()
@@ -690,7 +690,7 @@ func TestRule03ReleaseThatIsNoNews(t *testing.T) {
 		g.join("a")
 		b := g.with("b")
 		time.Sleep(time.Minute)
-		seat := g.record(seatName(b.member.Session().Seat))
+		seat := g.Of(seatName(b.member.Session().Seat))
 		undone := seat.Entry()
 		undone.Extension++
 		undone.TermExpiry = undone.TermExpiry.Add(T / 2)
