@@ -78,7 +78,7 @@ func TestDeathIsToldWithoutInotify(t *testing.T) {
 	defer func() { inotifyInit = syscall.InotifyInit1 }()
 	l, p := scene(t, "live", "A")
 	death := onDeath(t, l, "A")
-	_ = p.Process.Kill()
+	p.kill()
 	told(t, death)
 }
 
@@ -88,7 +88,7 @@ func TestWatchBeginsAndEnds(t *testing.T) {
 	stopped := make(chan struct{}, 1)
 	l.OnDeath("A", func() { stopped <- struct{}{} })()
 	first := onDeath(t, l, "A")
-	_ = p.Process.Kill()
+	p.kill()
 	told(t, first)
 	told(t, onDeath(t, l, "A"))
 	if len(stopped) != 0 {
@@ -102,16 +102,12 @@ func TestStoppedIsAlive(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	death := onDeath(t, l, "A")
-	stays(t, l, "A", death)
-	_ = p.Process.Kill() // a stopped process can be killed
-	told(t, death)
+	livesUntil(t, l, "A", onDeath(t, l, "A"), p.kill)
 }
 
 func TestInTheHandsOfADebugger(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
-	p := begin(t, "live", dir, "A")
+	l := newLine(t)
+	p := begin(t, "live", l.path, "A")
 	p.SysProcAttr.Ptrace = true
 	runtime.LockOSThread() // the debugger is a thread
 	defer runtime.UnlockOSThread()
@@ -132,40 +128,32 @@ func TestInTheHandsOfADebugger(t *testing.T) {
 	if _, err := syscall.Wait4(p.Process.Pid, &status, syscall.WALL, nil); err != nil {
 		t.Fatal(err)
 	}
-	for range 1000 {
-		alive(t, l, "A")
-	}
-	_ = syscall.PtraceDetach(p.Process.Pid)
-	death := onDeath(t, l, "A")
-	_ = p.Process.Kill()
-	told(t, death)
+	livesUntil(t, l, "A", onDeath(t, l, "A"), func() {
+		_ = syscall.PtraceDetach(p.Process.Pid)
+		p.kill()
+	})
 	_ = p.Wait()
 }
 
 // Who has the file from the process belongs to it.
 func TestChildThatActsForIt(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
-	p := begin(t, "child", dir, "A")
+	l := newLine(t)
+	p := begin(t, "child", l.path, "A")
 	p.SysProcAttr = nil // the child of the process outlives it here
 	feed := p.startFed(t)
 	if err := p.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	death := onDeath(t, l, "A")
-	stays(t, l, "A", death)
-	feed.Close() // the child ends
-	told(t, death)
+	livesUntil(t, l, "A", onDeath(t, l, "A"), func() { feed.Close() }) // the child ends
 }
 
 // Who was not given the file does not keep the process alive.
 func TestChildThatActsForItself(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
-	p := begin(t, "forgetful", dir, "A")
+	l := newLine(t)
+	p := begin(t, "forgetful", l.path, "A")
 	feed := p.startFed(t)
 	defer feed.Close()
-	_ = p.Process.Kill()
+	p.kill()
 	told(t, onDeath(t, l, "A"))
 }
 
@@ -173,17 +161,12 @@ func TestChildThatActsForItself(t *testing.T) {
 // descriptor's number now.
 func TestDescriptorClosedByOthers(t *testing.T) {
 	l, p := scene(t, "closer", "A", "B")
-	death := onDeath(t, l, "A")
-	for range 1000 {
-		alive(t, l, "A")
-	}
-	_ = p.Process.Kill()
-	told(t, death)
+	livesUntil(t, l, "A", onDeath(t, l, "A"), p.kill)
 }
 
 func TestDescriptorOfAnother(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
+	l := newLine(t)
+	dir := l.path
 	if err := l.Live("A"); err != nil {
 		t.Fatal(err)
 	}
@@ -214,11 +197,8 @@ func TestDescriptorOfAnother(t *testing.T) {
 
 // What is no proof.
 func TestForgedDeaths(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
-	dead := begin(t, "live", dir, "DEAD").start(t)
-	_ = dead.Process.Kill()
-	told(t, onDeath(t, l, "DEAD"))
+	l := killed(t, "DEAD")
+	dir := l.path
 	begin(t, "live", dir, "LIVE").start(t)
 	live := filepath.Join(dir, "LIVE")
 	content, err := os.ReadFile(live)
@@ -267,9 +247,7 @@ func TestForgedDeaths(t *testing.T) {
 
 // A file that was made before the machine was started anew is of nobody that is known.
 func TestOtherBoot(t *testing.T) {
-	l, p := scene(t, "live", "A")
-	_ = p.Process.Kill()
-	told(t, onDeath(t, l, "A"))
+	l := killed(t, "A")
 	later := open(t, l.path)
 	later.boot = "7f6b2c1e-0000-0000-0000-000000000000"
 	alive(t, later, "A")
@@ -352,13 +330,12 @@ func TestThousandCampaigns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nightly: it goes by the wall clock")
 	}
-	dir := memory(t)
-	l := open(t, dir)
+	l := newLine(t)
 	names := make([]string, 1000)
 	for i := range names {
 		names[i] = fmt.Sprint("N", i)
 	}
-	p := begin(t, "live", dir, names...).start(t)
+	p := begin(t, "live", l.path, names...).start(t)
 	var told sync.WaitGroup
 	for _, n := range names {
 		told.Add(1)
@@ -369,7 +346,7 @@ func TestThousandCampaigns(t *testing.T) {
 		t.Errorf("%d are watched", n)
 	}
 	l.watches.mu.Unlock()
-	_ = p.Process.Kill()
+	p.kill()
 	told.Wait()
 }
 
@@ -377,12 +354,8 @@ func TestThousandCampaigns(t *testing.T) {
 // machine's alone.
 func TestDirRefuses(t *testing.T) {
 	shm := memory(t)
-	open := filepath.Join(shm, "open")
-	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o777)); err != nil {
-		t.Fatal(err)
-	}
-	group := filepath.Join(shm, "group")
-	if err := errors.Join(os.Mkdir(group, 0o700), os.Chmod(group, 0o770)); err != nil {
+	open, group, file := filepath.Join(shm, "open"), filepath.Join(shm, "group"), filepath.Join(shm, "file")
+	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o777), os.Mkdir(group, 0o700), os.Chmod(group, 0o770), os.WriteFile(file, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for what, c := range map[string]struct{ dir, says string }{
@@ -401,16 +374,12 @@ func TestDirRefuses(t *testing.T) {
 			t.Errorf("%s: %v, %v", what, l, err)
 		}
 	}
-	file := filepath.Join(shm, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for _, dir := range []string{file, filepath.Join(shm, "a", "b")} {
 		if l, err := Dir(dir); err == nil {
 			t.Errorf("%s: %v", dir, l)
 		}
 	}
-	if os.Geteuid() == 0 {
+	if asRoot(t, "the directory is another user's") {
 		others := filepath.Join(shm, "others")
 		if err := errors.Join(os.Mkdir(others, 0o700), os.Chown(others, 65534, 65534)); err != nil {
 			t.Fatal(err)
@@ -418,8 +387,6 @@ func TestDirRefuses(t *testing.T) {
 		if _, err := Dir(others); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "65534") {
 			t.Errorf("another's: %v", err)
 		}
-	} else {
-		t.Log("another user's directory is not tried: that needs root")
 	}
 }
 
@@ -444,7 +411,7 @@ func TestDirIsMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	alive(t, l, "A")
-	_ = p.Process.Kill()
+	p.kill()
 	told(t, onDeath(t, l, "A"))
 }
 
@@ -457,7 +424,7 @@ func TestClosedTellsNothing(t *testing.T) {
 		hold := func() { once.Do(func() { close(looks) }); <-goOn }
 		whileLooking.Store(&hold)
 		defer whileLooking.Store(nil)
-		_ = p.Process.Kill()
+		p.kill()
 		_ = p.Wait()
 		told(t, looks)
 		closed := make(chan struct{})
@@ -475,7 +442,7 @@ func TestClosedTellsNothing(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_ = p.Process.Kill()
+	p.kill()
 	_ = p.Wait()
 	l.OnDeath("A", func() { t.Error("told after Close") })()
 	if err := l.Live("B"); err == nil {
