@@ -129,10 +129,7 @@ func begin(t *testing.T, role, dir string, names ...string) *process {
 	if p.stdin, err = p.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	out, err := p.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must(p.StdoutPipe())(t)
 	p.said = bufio.NewScanner(out)
 	return p
 }
@@ -178,23 +175,28 @@ func (p *process) until(t *testing.T, begin string) string {
 	return ""
 }
 
+// must is for what has to work: must(f())(t) is the result of f.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
 // memory returns a new directory in memory.
 func memory(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "lifeline-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must(os.MkdirTemp("/dev/shm", "lifeline-test-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
 
 func open(t *testing.T, dir string) *Lifeline {
 	t.Helper()
-	l, err := Dir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(Dir(dir))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }

@@ -58,10 +58,7 @@ func TestStandbyLeadsWhenTheProcessDies(t *testing.T) {
 	first := begin(t, "leader", l.path, record).start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	standby, err := candidate(l, record, "standby").Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	standby := must(candidate(l, record, "standby").Start(ctx))(t)
 	for standby.Leader().LeaderID != "child" {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -74,10 +71,7 @@ func TestStandbyLeadsWhenTheProcessDies(t *testing.T) {
 	}
 	killed := time.Now()
 	_ = first.Process.Kill()
-	lead, err := standby.Lead(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lead := must(standby.Lead(ctx))(t)
 	t.Logf("led %v after the kill", time.Since(killed))
 	lead.Release()
 	cancel()

@@ -171,10 +171,7 @@ func TestDescriptorOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	victim := filepath.Join(memory(t), "victim")
-	other, err := os.Create(victim)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must(os.Create(victim))(t)
 	defer other.Close()
 	if err := syscall.Dup3(int(other.Fd()), int(l.file.Fd()), syscall.O_CLOEXEC); err != nil {
 		t.Fatal(err)
@@ -201,14 +198,8 @@ func TestForgedDeaths(t *testing.T) {
 	dir := l.path
 	begin(t, "live", dir, "LIVE").start(t)
 	live := filepath.Join(dir, "LIVE")
-	content, err := os.ReadFile(live)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old, err := os.ReadFile(filepath.Join(dir, "DEAD"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must(os.ReadFile(live))(t)
+	old := must(os.ReadFile(filepath.Join(dir, "DEAD")))(t)
 	forge := func(what string, how func() error) {
 		t.Helper()
 		if err := os.RemoveAll(live); err != nil {
@@ -466,15 +457,9 @@ func FuzzContent(f *testing.F) {
 	for _, name := range []string{"", ".", "..", "../A", "a/b", "A\x00", "A\n", "ü", strings.Repeat("A", maxName), strings.Repeat("A", maxName+1)} {
 		f.Add([]byte(whole), name, uint16(0), byte(' '))
 	}
-	shm, err := os.MkdirTemp("/dev/shm", "lifeline-test-")
-	if err != nil {
-		f.Fatal(err)
-	}
+	shm := must(os.MkdirTemp("/dev/shm", "lifeline-test-"))(f)
 	f.Cleanup(func() { os.RemoveAll(shm) })
-	l, err := Dir(filepath.Join(shm, "dir"))
-	if err != nil {
-		f.Fatal(err)
-	}
+	l := must(Dir(filepath.Join(shm, "dir")))(f)
 	f.Cleanup(func() { _ = l.Close() })
 	f.Fuzz(func(t *testing.T, content []byte, name string, at uint16, b byte) {
 		begin := int(at) % (len(content) + 1)

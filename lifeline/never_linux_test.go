@@ -78,10 +78,7 @@ func TestForkedAndNotYetAnotherProgram(t *testing.T) {
 func TestThreadsThatEndLast(t *testing.T) {
 	l, p := scene(t, "threads", "A")
 	for state := ""; state != "Z"; time.Sleep(time.Millisecond) {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process.Pid))
-		if err != nil {
-			t.Fatal(err)
-		}
+		stat := must(os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process.Pid)))(t)
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		state = rest[:1]
 	}
@@ -167,10 +164,7 @@ func TestUserWhoMayNotRead(t *testing.T) {
 // forAll returns a copy of a program that any user may run.
 func forAll(t *testing.T, program string) string {
 	t.Helper()
-	b, err := os.ReadFile(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(os.ReadFile(program))(t)
 	dir := memory(t)
 	path := filepath.Join(dir, "program")
 	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(path, b, 0o755)); err != nil {
@@ -294,10 +288,7 @@ func TestLockedBeforeItHasAName(t *testing.T) {
 		if t.Failed() {
 			break
 		}
-		of, err := Dir(l.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		of := must(Dir(l.path))(t)
 		if err := errors.Join(of.Live(fmt.Sprint("N", i)), of.Close()); err != nil {
 			t.Fatal(err)
 		}

@@ -51,10 +51,7 @@ func (d *desk) sitsWith(k int, number leaderelection.ElectionNumber, capacity in
 	d.t.Helper()
 	info := (&Member{cfg: Config{MemberID: string(rune('a' + k)), Weight: 1, Capacity: capacity, Shards: d.cfg.Shards}}).info()
 	info.LetGo = letGo
-	text, err := json.Marshal(info)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	text := must(json.Marshal(info))(d.t)
 	d.learn(k, &leaderelection.RaceEntry{LeaderID: info.Member, ElectionNumber: number, Extension: extension, ConnectionParams: text}, false)
 }
 
@@ -660,10 +657,7 @@ func TestRule09SealsWhatSeemsExtended(t *testing.T) {
 func TestRule03Undone(t *testing.T) {
 	play(t, func(g *group) {
 		a := g.with("a")
-		info, err := json.Marshal(a.member.info())
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must(json.Marshal(a.member.info()))(t)
 		time.Sleep(time.Minute)
 		told := &leaderelection.RaceEntry{
 			LeaderID: "b", Incarnation: "b", ElectionNumber: leaderelection.ElectionNumber(time.Now().Unix() + 1000), ConnectionParams: info, TermLength: T, TermExpiry: time.Now().Add(T),

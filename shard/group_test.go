@@ -322,10 +322,7 @@ func (g *group) observe(w WatchConfig, cb func(*Assignment)) (stop func()) {
 func (g *group) put(version, named leaderelection.ElectionNumber) {
 	a := gives(version, 1, placed{0, uint64(version), false})
 	a.id = "id"
-	e, err := a.entry(MaxAssignment)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	e := must(a.entry(MaxAssignment))(g.t)
 	g.Of(assignmentName).Replace(e)
 	g.Of(coordinatorName).Replace(&leaderelection.RaceEntry{
 		LeaderID: "a#1", ElectionNumber: 1, Extension: uint64(time.Now().Unix()), TermLength: T, TermExpiry: time.Now().Add(time.Hour),
@@ -468,6 +465,17 @@ type pushing struct {
 
 // Inject is the store's own, for tests that wrap what they are given.
 func (p *pushing) Inject(f memory.Faults) { p.ChangeFeed.(*memory.Decider).Inject(f) }
+
+// must is for what has to work: must(f())(t) is the result of f.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
 
 // said is what was logged.
 type said struct{ logtest.Log }

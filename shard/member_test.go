@@ -160,10 +160,7 @@ func TestSeatsThatCannotBe(t *testing.T) {
 // A seat that looked free, and whose member has extended it after all, is given up for another.
 func TestSeatThatIsExtendedAfterAll(t *testing.T) {
 	play(t, func(g *group) {
-		info, err := json.Marshal((&Member{cfg: Config{MemberID: "slow", Weight: 1}}).info())
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must(json.Marshal((&Member{cfg: Config{MemberID: "slow", Weight: 1}}).info()))(t)
 		e := &leaderelection.RaceEntry{LeaderID: "slow#1", Incarnation: "slow", ElectionNumber: 3, ConnectionParams: info, TermLength: T, TermExpiry: time.Now().Add(-2 * S)}
 		seat := g.Of(seatName(0))
 		seat.Replace(e)

@@ -57,10 +57,7 @@ func TestOperatorWrites(t *testing.T) {
 		d := memory.NewDecider()
 		a := of(7, Numbered(2), placed{0, 1, false}, placed{0, 1, false})
 		a.id = "id"
-		e, err := a.entry(MaxAssignment)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must(a.entry(MaxAssignment))(t)
 		d.Replace(e)
 		h := d.Handle()
 		op, ctx := Operator{Store: func(string) (leaderelection.RaceDecider, error) { return h, nil }}, t.Context()
@@ -342,10 +339,7 @@ func TestWatchTellsOfNewerOnly(t *testing.T) {
 // is over.
 func TestLookingOn(t *testing.T) {
 	play(t, func(g *group) {
-		info, err := json.Marshal((&Member{cfg: Config{MemberID: "b", Weight: 2, Capacity: 9, Zone: "z"}}).info())
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must(json.Marshal((&Member{cfg: Config{MemberID: "b", Weight: 2, Capacity: 9, Zone: "z"}}).info()))(t)
 		e := held(3, 0, 10*time.Second)
 		e.ConnectionParams = info
 		g.Of(seatName(0)).Replace(&leaderelection.RaceEntry{ElectionNumber: 7}) // nobody has it

@@ -227,10 +227,7 @@ func TestStoreIsJudgedThoughCtxHasEnded(t *testing.T) {
 		if err := (WatchConfig{Store: good}).Watch(ctx, nothing); err != context.Canceled {
 			t.Fatalf("a good one: %v", err)
 		}
-		m, err := Config{Store: good, MemberID: "a", Shards: Numbered(1), OnOwned: idle}.Start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must(Config{Store: good, MemberID: "a", Shards: Numbered(1), OnOwned: idle}.Start(ctx))(t)
 		if err := m.Wait(); err != context.Canceled {
 			t.Fatal(err)
 		}
@@ -401,10 +398,7 @@ func TestOneRecordForAllSeats(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		cfg := Config{Store: store, MemberID: "a", Shards: Numbered(3), OnOwned: idle, Logger: said.logger()}
-		m, err := cfg.Start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must(cfg.Start(ctx))(t)
 		time.Sleep(30 * time.Second)
 		cfg.MemberID = "b"
 		if err := cfg.Join(ctx); !errors.Is(err, errOneRecord) {
@@ -606,10 +600,7 @@ func TestRule12TwoContents(t *testing.T) {
 // would fit; and what a store refuses, with its size.
 func TestRoomIsLogged(t *testing.T) {
 	shards := Named(random(200, 100)...)
-	size, err := shards.Size(usualMembers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	size := must(shards.Size(usualMembers))(t)
 	for limit, warns := range map[int]bool{size * 11 / 10: true, size * 3 / 2: false} {
 		play(t, func(g *group) {
 			var said said

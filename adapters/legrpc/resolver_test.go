@@ -82,10 +82,7 @@ func (c *told) failures() int {
 func build(t *testing.T, b *legrpc.Builder) (*told, resolver.Resolver) {
 	t.Helper()
 	cc := &told{}
-	r, err := b.Build(resolver.Target{URL: url.URL{Scheme: "leaderelection"}}, cc, resolver.BuildOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(b.Build(resolver.Target{URL: url.URL{Scheme: "leaderelection"}}, cc, resolver.BuildOptions{}))(t)
 	t.Cleanup(r.Close)
 	return cc, r
 }

@@ -163,10 +163,7 @@ func TestDefaultWaitCoversACrash(t *testing.T) {
 			if id == "a" {
 				store = dying.Polled()
 			}
-			c, err := le.Config{Decider: store, LeaderID: id, HostPort: []string{id + ":80"}, MaxClockSkew: S}.Start(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must(le.Config{Decider: store, LeaderID: id, HostPort: []string{id + ":80"}, MaxClockSkew: S}.Start(ctx))(t)
 			campaigns = append(campaigns, c)
 			if id == "a" {
 				for !c.View().ValueInFuture() {
@@ -174,10 +171,7 @@ func TestDefaultWaitCoversACrash(t *testing.T) {
 				}
 			}
 		}
-		router, err := lehttp.Follow(le.WatchConfig{Decider: d.Handle().Polled(), MaxClockSkew: S})
-		if err != nil {
-			t.Fatal(err)
-		}
+		router := must(lehttp.Follow(le.WatchConfig{Decider: d.Handle().Polled(), MaxClockSkew: S}))(t)
 		proxy := router.Proxy(&lehttp.ProxyOptions{Transport: proxyTransport(func(r *http.Request) (*http.Response, error) {
 			if r.URL.Host == "a:80" {
 				return nil, gone
@@ -211,14 +205,8 @@ func TestTheRouterOutlivesItsCampaign(t *testing.T) {
 		handlers := map[string]http.Handler{}
 		start := func(id string) (*le.Campaign, context.CancelFunc, *lehttp.Router) {
 			ctx, stop := context.WithCancel(t.Context())
-			c, err := le.Config{Decider: polled(), LeaderID: id, HostPort: []string{id + ":80"}, MaxClockSkew: S}.Start(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			router, err := lehttp.Follow(le.WatchConfig{Decider: polled(), MaxClockSkew: S})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must(le.Config{Decider: polled(), LeaderID: id, HostPort: []string{id + ":80"}, MaxClockSkew: S}.Start(ctx))(t)
+			router := must(lehttp.Follow(le.WatchConfig{Decider: polled(), MaxClockSkew: S}))(t)
 			p := router.Proxy(&lehttp.ProxyOptions{LeaderID: id, Transport: proxyTransport(func(r *http.Request) (*http.Response, error) {
 				w := asked(handlers[r.URL.Host], r)
 				return w.Result(), nil
