@@ -136,9 +136,7 @@ func begin(t *testing.T, role, dir string, names ...string) *process {
 
 func (p *process) start(t *testing.T) *process {
 	t.Helper()
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	works(t, p.Start())
 	t.Cleanup(func() {
 		_ = p.Process.Kill()
 		_ = p.Wait()
@@ -183,6 +181,14 @@ func must[T any](v T, err error) func(testing.TB) T {
 			t.Fatal(err)
 		}
 		return v
+	}
+}
+
+// works fails the test unless all has worked.
+func works(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -62,9 +62,7 @@ func TestStandbyLeadsWhenTheProcessDies(t *testing.T) {
 	for standby.Leader().LeaderID != "child" {
 		time.Sleep(10 * time.Millisecond)
 	}
-	if err := first.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	works(t, first.Process.Signal(syscall.SIGSTOP))
 	time.Sleep(2 * time.Second)
 	if standby.View().ValueInFuture() || standby.Leader().LeaderID != "child" {
 		t.Fatal("a leader that is stopped was taken for dead")
@@ -76,9 +74,7 @@ func TestStandbyLeadsWhenTheProcessDies(t *testing.T) {
 	lead.Release()
 	cancel()
 	<-standby.Done()
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
+	works(t, l.Close())
 	for range 2 { // the record is vacant now, and then a dead one's
 		next := begin(t, "leader", l.path, record).start(t)
 		_ = next.Process.Kill()

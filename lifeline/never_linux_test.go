@@ -1,7 +1,6 @@
 package lifeline
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -60,9 +59,7 @@ func TestNoWatchesLeft(t *testing.T) {
 func TestForkedAndNotYetAnotherProgram(t *testing.T) {
 	l := newLine(t)
 	p := begin(t, "fork", l.path, "A")
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	works(t, p.Start())
 	var child int
 	if _, err := fmt.Sscan(strings.TrimPrefix(p.until(t, "child"), "child"), &child); err != nil {
 		t.Fatal(err)
@@ -141,9 +138,7 @@ func TestUserWhoMayNotRead(t *testing.T) {
 	}
 	shm := memory(t)
 	dir := filepath.Join(shm, "theirs")
-	if err := errors.Join(os.Chmod(shm, 0o755), os.Mkdir(dir, 0o755), os.Chown(dir, 65533, 65533)); err != nil {
-		t.Fatal(err)
-	}
+	works(t, os.Chmod(shm, 0o755), os.Mkdir(dir, 0o755), os.Chown(dir, 65533, 65533))
 	program := forAll(t, os.Args[0])
 	user := func(role, name string) *process {
 		p := begin(t, role, dir, name)
@@ -167,9 +162,7 @@ func forAll(t *testing.T, program string) string {
 	b := must(os.ReadFile(program))(t)
 	dir := memory(t)
 	path := filepath.Join(dir, "program")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(path, b, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	works(t, os.Chmod(dir, 0o755), os.WriteFile(path, b, 0o755))
 	return path
 }
 
@@ -180,18 +173,14 @@ func TestOwnerWhoIsNotKnown(t *testing.T) {
 	}
 	shm := memory(t)
 	dir := filepath.Join(shm, "others")
-	if err := errors.Join(os.Chmod(shm, 0o755), os.Mkdir(dir, 0o755), os.Chown(dir, 1234, 1234)); err != nil {
-		t.Fatal(err)
-	}
+	works(t, os.Chmod(shm, 0o755), os.Mkdir(dir, 0o755), os.Chown(dir, 1234, 1234))
 	p := begin(t, "prover", dir, "A")
 	p.Path = forAll(t, os.Args[0])
 	p.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
 	p.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}, {ContainerID: overflowUID, HostID: overflowUID, Size: 1}}
 	p.SysProcAttr.GidMappings = p.SysProcAttr.UidMappings
 	p.SysProcAttr.Credential = &syscall.Credential{Uid: overflowUID, Gid: overflowUID, NoSetGroups: true}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	works(t, p.Start())
 	defer func() { _ = p.Process.Kill(); _ = p.Wait() }()
 	if !p.said.Scan() || !strings.Contains(p.said.Text(), "may be anybody") {
 		t.Errorf("it says %q", p.said.Text())
@@ -244,14 +233,10 @@ func TestNamesThatCannotBeRemoved(t *testing.T) {
 func TestNameThatIsReplaced(t *testing.T) {
 	l := killed(t, "A")
 	living := open(t, l.path)
-	if err := living.Live("B"); err != nil {
-		t.Fatal(err)
-	}
+	works(t, living.Live("B"))
 	a, b, aside := filepath.Join(l.path, "A"), filepath.Join(l.path, "B"), filepath.Join(l.path, "aside")
 	replace := func() {
-		if err := errors.Join(os.Rename(a, aside), os.Link(b, a)); err != nil {
-			t.Error(err)
-		}
+		works(t, os.Rename(a, aside), os.Link(b, a))
 	}
 	whileLooking.Store(&replace)
 	defer whileLooking.Store(nil)
@@ -289,9 +274,7 @@ func TestLockedBeforeItHasAName(t *testing.T) {
 			break
 		}
 		of := must(Dir(l.path))(t)
-		if err := errors.Join(of.Live(fmt.Sprint("N", i)), of.Close()); err != nil {
-			t.Fatal(err)
-		}
+		works(t, of.Live(fmt.Sprint("N", i)), of.Close())
 	}
 	close(done)
 	lookers.Wait()
