@@ -22,35 +22,20 @@ import (
 )
 
 // What leprom tells Prometheus and what leotel tells it through OpenTelemetry's exporter
-// are the same series, by name, help text, type, labels and buckets: so one dashboard and
-// one set of alerts are for both.
+// are the same series, by name, help text, type, labels and buckets, and have the same values, unless they
+// are times: so one dashboard and one set of alerts are for both.
 func TestLepromAndLeotelAreTheSame(t *testing.T) {
 	plain, otel := prometheus.NewRegistry(), prometheus.NewRegistry()
 	metrics := leprom.New(nil)
 	plain.MustRegister(metrics)
-	candidate, err := metrics.Candidate("orders", leaderelection.Config{LeaderID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	exporter, err := otelprom.New(otelprom.WithRegisterer(otel), otelprom.WithoutScopeInfo(), otelprom.WithoutTargetInfo())
-	if err != nil {
-		t.Fatal(err)
-	}
+	candidate := must(metrics.Candidate("orders", leaderelection.Config{LeaderID: "a"}))(t)
+	exporter := must(otelprom.New(otelprom.WithRegisterer(otel), otelprom.WithoutScopeInfo(), otelprom.WithoutTargetInfo()))(t)
 	provider := metric.NewMeterProvider(metric.WithReader(exporter))
 	telemetry := leotel.New(&leotel.Options{MeterProvider: provider})
-	election, err := telemetry.Candidate("orders", leaderelection.Config{LeaderID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	election := must(telemetry.Candidate("orders", leaderelection.Config{LeaderID: "a"}))(t)
 	defer election.Close()
-	member, err := metrics.Member("orders", shard.Config{MemberID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	group, err := telemetry.Member("orders", shard.Config{MemberID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	member := must(metrics.Member("orders", shard.Config{MemberID: "a"}))(t)
+	group := must(telemetry.Member("orders", shard.Config{MemberID: "a"}))(t)
 	defer group.Close()
 	for _, h := range []*shard.Trace{member.Trace(), group.Trace()} {
 		h.Owns(shard.Owns{})
@@ -73,13 +58,10 @@ func TestLepromAndLeotelAreTheSame(t *testing.T) {
 	}
 }
 
-// shape is each series that a registry has, without its value.
+// shape is each series that a registry has, with its value if that is no time.
 func shape(t *testing.T, r *prometheus.Registry) map[string]bool {
 	t.Helper()
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must(r.Gather())(t)
 	all := map[string]bool{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -91,7 +73,11 @@ func shape(t *testing.T, r *prometheus.Registry) map[string]bool {
 			for _, b := range m.GetHistogram().GetBucket() {
 				bounds = append(bounds, fmt.Sprint(b.GetUpperBound()))
 			}
-			all[fmt.Sprintf("%s %s {%s} [%s] %s", f.GetName(), f.GetType(), strings.Join(labels, " "), strings.Join(bounds, " "), f.GetHelp())] = true
+			value := fmt.Sprint(m.GetCounter().GetValue()+m.GetGauge().GetValue(), m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum())
+			if m.GetHistogram() == nil && strings.Contains(f.GetName(), "_seconds") {
+				value = "a time"
+			}
+			all[fmt.Sprintf("%s %s {%s} [%s] %s: %s", f.GetName(), f.GetType(), strings.Join(labels, " "), strings.Join(bounds, " "), f.GetHelp(), value)] = true
 		}
 	}
 	return all
@@ -102,20 +88,11 @@ func shape(t *testing.T, r *prometheus.Registry) map[string]bool {
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	exporter, err := otelprom.New(otelprom.WithRegisterer(registry))
-	if err != nil {
-		t.Fatal(err)
-	}
-	telemetry, err := leotel.New(&leotel.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(exporter))}).Candidate("orders", leaderelection.Config{LeaderID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	exporter := must(otelprom.New(otelprom.WithRegisterer(registry)))(t)
+	telemetry := must(leotel.New(&leotel.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(exporter))}).Candidate("orders", leaderelection.Config{LeaderID: "a"}))(t)
 	defer telemetry.Close()
 	measuretest.Everything(telemetry.Trace())
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must(registry.Gather())(t)
 	names := map[string]bool{}
 	for _, f := range families {
 		names[f.GetName()] = true
@@ -137,17 +114,11 @@ var word = regexp.MustCompile(`\b(leaderelection_[a-z_]+|error_type)\b`)
 // that is.
 func TestDashboardAndAlerts(t *testing.T) {
 	names := exported(t)
-	dashboard, err := os.ReadFile("../../../../adapters/leotel/dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dashboard := must(os.ReadFile("../../../../adapters/leotel/dashboard.json"))(t)
 	if !json.Valid(dashboard) {
 		t.Error("dashboard.json is not JSON")
 	}
-	alerts, err := os.ReadFile("../../../../adapters/leotel/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	alerts := must(os.ReadFile("../../../../adapters/leotel/alerts.yaml"))(t)
 	for file, text := range map[string]string{"dashboard.json": string(dashboard), "alerts.yaml": string(alerts)} {
 		found := word.FindAllString(text, -1)
 		if len(found) < 5 {
