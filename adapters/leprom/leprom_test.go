@@ -288,18 +288,25 @@ func TestManyElections(t *testing.T) {
 	}
 }
 
-// However much goes wrong, a candidate has no more series than the documentation says. And
-// names, units and help texts are as Prometheus wants them.
+// However much goes wrong, a candidate has no more series than the documentation says, with histograms and
+// without: then everything else is there. And names, units and help texts are as Prometheus wants them.
 func TestCardinalityAndConventions(t *testing.T) {
-	r := newRig()
-	e := must(r.Candidate("orders", le.Config{LeaderID: "a"}))(t)
-	quiet := r.count(t)
-	measuretest.Everything(e.Trace())
-	if most := r.count(t); most > 500 || most < 200 || quiet > 50 {
-		t.Errorf("%d series at first, %d at most: say so in the documentation", quiet, most)
+	with, without := newRig(), newRigWith(&leprom.Options{NoHistograms: true})
+	for r, c := range map[*rig]struct{ least, most int }{with: {200, 500}, without: {44, 44}} {
+		e := must(r.Candidate("orders", le.Config{LeaderID: "a"}))(t)
+		quiet := r.count(t)
+		measuretest.Everything(e.Trace())
+		if most := r.count(t); most > c.most || most < c.least || quiet > 50 {
+			t.Errorf("%d series at first, %d at most: say so in the documentation", quiet, most)
+		}
 	}
-	families := must(r.registry.Gather())(t)
-	problems := must(promlint.NewWithMetricFamilies(families).Lint())(t)
+	all, few := with.read(t), without.read(t)
+	for name := range all {
+		if _, there := few[name]; !there && !strings.Contains(name, "duration_seconds") && !strings.Contains(name, "extension_reserve") {
+			t.Errorf("%s is left out", name)
+		}
+	}
+	problems := must(promlint.NewWithMetricFamilies(must(with.registry.Gather())(t)).Lint())(t)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
@@ -325,25 +332,6 @@ func TestNoOffsetOfClocksThatAreNotCompared(t *testing.T) {
 			t.Errorf("%s: %v", name, told)
 		}
 		r.expect(t, "orders/a", map[string]float64{"clock_max_skew_seconds": c.skew, "term_length_seconds": c.term})
-	}
-}
-
-// Without histograms a candidate is as many series as the documentation says at most, and everything
-// else is there.
-func TestWithoutHistograms(t *testing.T) {
-	with, without := newRig(), newRigWith(&leprom.Options{NoHistograms: true})
-	for _, r := range []*rig{with, without} {
-		e := must(r.Candidate("orders", le.Config{LeaderID: "a"}))(t)
-		measuretest.Everything(e.Trace())
-	}
-	if n := without.count(t); n != 44 {
-		t.Errorf("%d series", n)
-	}
-	all, few := with.read(t), without.read(t)
-	for name := range all {
-		if _, there := few[name]; !there && !strings.Contains(name, "duration_seconds") && !strings.Contains(name, "extension_reserve") {
-			t.Errorf("%s is left out", name)
-		}
 	}
 }
 
