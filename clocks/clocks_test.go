@@ -109,17 +109,6 @@ func TestSystemCarriesAMonotonicReading(t *testing.T) {
 	}
 }
 
-// Outside of a bubble they sleep no shorter than they say.
-func TestSleepingInRealTime(t *testing.T) {
-	begin := time.Now()
-	if !clocks.System().SleepUntil(t.Context(), begin.Add(20*time.Millisecond)) || time.Since(begin) < 20*time.Millisecond {
-		t.Errorf("slept for %v", time.Since(begin))
-	}
-	if !clocks.NewOffset(nil, time.Hour).SleepFor(t.Context(), 20*time.Millisecond) || time.Since(begin) < 40*time.Millisecond {
-		t.Errorf("slept for %v", time.Since(begin))
-	}
-}
-
 func ExampleOffset() {
 	clock := clocks.NewOffset(clocks.System(), 0)
 	before, elapsed := clock.Now(), clock.Monotonic()

@@ -129,19 +129,14 @@ func begin(t *testing.T, role, dir string, names ...string) *process {
 	if p.stdin, err = p.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	out, err := p.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must(p.StdoutPipe())(t)
 	p.said = bufio.NewScanner(out)
 	return p
 }
 
 func (p *process) start(t *testing.T) *process {
 	t.Helper()
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	works(t, p.Start())
 	t.Cleanup(func() {
 		_ = p.Process.Kill()
 		_ = p.Wait()
@@ -178,33 +173,87 @@ func (p *process) until(t *testing.T, begin string) string {
 	return ""
 }
 
+// must is for what has to work: must(f())(t) is the result of f.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// works fails the test unless all has worked.
+func works(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // memory returns a new directory in memory.
 func memory(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "lifeline-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must(os.MkdirTemp("/dev/shm", "lifeline-test-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
 
 func open(t *testing.T, dir string) *Lifeline {
 	t.Helper()
-	l, err := Dir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(Dir(dir))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
+}
+
+// newLine is one in a new directory.
+func newLine(t *testing.T) *Lifeline {
+	t.Helper()
+	return open(t, memory(t))
 }
 
 // scene is a process that plays a role in a new directory, and another's view of it.
 func scene(t *testing.T, role string, names ...string) (*Lifeline, *process) {
 	t.Helper()
-	dir := memory(t)
-	l := open(t, dir)
-	return l, begin(t, role, dir, names...).start(t)
+	l := newLine(t)
+	return l, begin(t, role, l.path, names...).start(t)
+}
+
+// killed has a process that was killed, and is proved dead.
+func killed(t *testing.T, name string) *Lifeline {
+	t.Helper()
+	l, p := scene(t, "live", name)
+	p.kill()
+	told(t, onDeath(t, l, name))
+	return l
+}
+
+// livesUntil fails the test if a name is proved dead, or its death is told, before end ends its process, or
+// not after it.
+func livesUntil(t *testing.T, l *Lifeline, name string, death <-chan struct{}, end func()) {
+	t.Helper()
+	for range 10_000 {
+		alive(t, l, name)
+	}
+	if len(death) != 0 {
+		t.Fatal("told of a death")
+	}
+	end()
+	told(t, death)
+}
+
+// kill ends a process.
+func (p *process) kill() { _ = p.Process.Kill() }
+
+// asRoot reports whether the test may do what needs root.
+func asRoot(t *testing.T, what string) bool {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Log("needs root:", what)
+		return false
+	}
+	return true
 }
 
 // told waits for the news of a death; alive says that none may have come.
@@ -221,17 +270,6 @@ func alive(t *testing.T, l *Lifeline, name string) {
 	t.Helper()
 	if l.Dead(name) {
 		t.Fatalf("%s is said to be dead", name)
-	}
-}
-
-// stays fails the test if anything says that it is dead.
-func stays(t *testing.T, l *Lifeline, name string, death <-chan struct{}) {
-	t.Helper()
-	for range 10_000 {
-		alive(t, l, name)
-	}
-	if len(death) != 0 {
-		t.Fatal("told of a death")
 	}
 }
 

@@ -64,9 +64,7 @@ func scarce(t *testing.T) (limit func(t *testing.T, p *process), limited bool) {
 			continue
 		}
 		return func(t *testing.T, p *process) {
-			if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(p.Process.Pid)), 0); err != nil {
-				t.Fatal(err)
-			}
+			works(t, os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(p.Process.Pid)), 0))
 		}, true
 	}
 	t.Log("no group of processes with a limit of memory can be made here: a death by lack of it is not tried")
@@ -78,7 +76,7 @@ func TestDeathIsToldWithoutInotify(t *testing.T) {
 	defer func() { inotifyInit = syscall.InotifyInit1 }()
 	l, p := scene(t, "live", "A")
 	death := onDeath(t, l, "A")
-	_ = p.Process.Kill()
+	p.kill()
 	told(t, death)
 }
 
@@ -88,7 +86,7 @@ func TestWatchBeginsAndEnds(t *testing.T) {
 	stopped := make(chan struct{}, 1)
 	l.OnDeath("A", func() { stopped <- struct{}{} })()
 	first := onDeath(t, l, "A")
-	_ = p.Process.Kill()
+	p.kill()
 	told(t, first)
 	told(t, onDeath(t, l, "A"))
 	if len(stopped) != 0 {
@@ -99,73 +97,51 @@ func TestWatchBeginsAndEnds(t *testing.T) {
 // A process that is stopped, or debugged, is alive, however long it says nothing.
 func TestStoppedIsAlive(t *testing.T) {
 	l, p := scene(t, "busy", "A")
-	if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	death := onDeath(t, l, "A")
-	stays(t, l, "A", death)
-	_ = p.Process.Kill() // a stopped process can be killed
-	told(t, death)
+	works(t, p.Process.Signal(syscall.SIGSTOP))
+	livesUntil(t, l, "A", onDeath(t, l, "A"), p.kill)
 }
 
 func TestInTheHandsOfADebugger(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
-	p := begin(t, "live", dir, "A")
+	l := newLine(t)
+	p := begin(t, "live", l.path, "A")
 	p.SysProcAttr.Ptrace = true
 	runtime.LockOSThread() // the debugger is a thread
 	defer runtime.UnlockOSThread()
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	works(t, p.Start())
 	var status syscall.WaitStatus
 	if _, err := syscall.Wait4(p.Process.Pid, &status, 0, nil); err != nil || !status.Stopped() {
 		t.Fatal(err, status)
 	}
-	if err := syscall.PtraceDetach(p.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
+	works(t, syscall.PtraceDetach(p.Process.Pid))
 	p.until(t, "alive")
-	if err := syscall.PtraceAttach(p.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
+	works(t, syscall.PtraceAttach(p.Process.Pid))
 	if _, err := syscall.Wait4(p.Process.Pid, &status, syscall.WALL, nil); err != nil {
 		t.Fatal(err)
 	}
-	for range 1000 {
-		alive(t, l, "A")
-	}
-	_ = syscall.PtraceDetach(p.Process.Pid)
-	death := onDeath(t, l, "A")
-	_ = p.Process.Kill()
-	told(t, death)
+	livesUntil(t, l, "A", onDeath(t, l, "A"), func() {
+		_ = syscall.PtraceDetach(p.Process.Pid)
+		p.kill()
+	})
 	_ = p.Wait()
 }
 
 // Who has the file from the process belongs to it.
 func TestChildThatActsForIt(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
-	p := begin(t, "child", dir, "A")
+	l := newLine(t)
+	p := begin(t, "child", l.path, "A")
 	p.SysProcAttr = nil // the child of the process outlives it here
 	feed := p.startFed(t)
-	if err := p.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	death := onDeath(t, l, "A")
-	stays(t, l, "A", death)
-	feed.Close() // the child ends
-	told(t, death)
+	works(t, p.Wait())
+	livesUntil(t, l, "A", onDeath(t, l, "A"), func() { feed.Close() }) // the child ends
 }
 
 // Who was not given the file does not keep the process alive.
 func TestChildThatActsForItself(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
-	p := begin(t, "forgetful", dir, "A")
+	l := newLine(t)
+	p := begin(t, "forgetful", l.path, "A")
 	feed := p.startFed(t)
 	defer feed.Close()
-	_ = p.Process.Kill()
+	p.kill()
 	told(t, onDeath(t, l, "A"))
 }
 
@@ -173,36 +149,22 @@ func TestChildThatActsForItself(t *testing.T) {
 // descriptor's number now.
 func TestDescriptorClosedByOthers(t *testing.T) {
 	l, p := scene(t, "closer", "A", "B")
-	death := onDeath(t, l, "A")
-	for range 1000 {
-		alive(t, l, "A")
-	}
-	_ = p.Process.Kill()
-	told(t, death)
+	livesUntil(t, l, "A", onDeath(t, l, "A"), p.kill)
 }
 
 func TestDescriptorOfAnother(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
-	if err := l.Live("A"); err != nil {
-		t.Fatal(err)
-	}
+	l := newLine(t)
+	dir := l.path
+	works(t, l.Live("A"))
 	victim := filepath.Join(memory(t), "victim")
-	other, err := os.Create(victim)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must(os.Create(victim))(t)
 	defer other.Close()
-	if err := syscall.Dup3(int(other.Fd()), int(l.file.Fd()), syscall.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
+	works(t, syscall.Dup3(int(other.Fd()), int(l.file.Fd()), syscall.O_CLOEXEC))
 	if err := l.Live("B"); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("a name for a file that is not open: %v", err)
 	}
 	alive(t, open(t, dir), "A")
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	works(t, l.Close())
 	if b, err := os.ReadFile(victim); err != nil || len(b) != 0 {
 		t.Errorf("another's file was written to: %q, %v", b, err)
 	}
@@ -214,26 +176,15 @@ func TestDescriptorOfAnother(t *testing.T) {
 
 // What is no proof.
 func TestForgedDeaths(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
-	dead := begin(t, "live", dir, "DEAD").start(t)
-	_ = dead.Process.Kill()
-	told(t, onDeath(t, l, "DEAD"))
+	l := killed(t, "DEAD")
+	dir := l.path
 	begin(t, "live", dir, "LIVE").start(t)
 	live := filepath.Join(dir, "LIVE")
-	content, err := os.ReadFile(live)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old, err := os.ReadFile(filepath.Join(dir, "DEAD"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must(os.ReadFile(live))(t)
+	old := must(os.ReadFile(filepath.Join(dir, "DEAD")))(t)
 	forge := func(what string, how func() error) {
 		t.Helper()
-		if err := os.RemoveAll(live); err != nil {
-			t.Fatal(err)
-		}
+		works(t, os.RemoveAll(live))
 		alive(t, l, "LIVE") // whose name is gone
 		if err := how(); err != nil {
 			t.Fatalf("%s: %v", what, err)
@@ -267,9 +218,7 @@ func TestForgedDeaths(t *testing.T) {
 
 // A file that was made before the machine was started anew is of nobody that is known.
 func TestOtherBoot(t *testing.T) {
-	l, p := scene(t, "live", "A")
-	_ = p.Process.Kill()
-	told(t, onDeath(t, l, "A"))
+	l := killed(t, "A")
 	later := open(t, l.path)
 	later.boot = "7f6b2c1e-0000-0000-0000-000000000000"
 	alive(t, later, "A")
@@ -279,35 +228,25 @@ func TestOtherBoot(t *testing.T) {
 func TestOwnProcessIsAlive(t *testing.T) {
 	dir := memory(t)
 	l, other := open(t, dir), open(t, dir)
-	if err := errors.Join(l.Live("A"), l.Live("B"), l.Live("A")); err != nil {
-		t.Fatal(err)
-	}
+	works(t, l.Live("A"), l.Live("B"), l.Live("A"))
 	for _, name := range []string{"A", "B"} {
 		alive(t, l, name)
 		alive(t, other, name)
 	}
-	if err := l.End("A"); err != nil {
-		t.Fatal(err)
-	}
+	works(t, l.End("A"))
 	if _, err := os.Stat(filepath.Join(dir, "A")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("A after its end: %v", err)
 	}
-	if err := errors.Join(l.End("A"), l.Bury("B")); err != nil {
-		t.Fatal(err)
-	}
+	works(t, l.End("A"), l.Bury("B"))
 	if _, err := os.Stat(filepath.Join(dir, "B")); err != nil {
 		t.Errorf("one who lives was buried: %v", err)
 	}
 	// What stands there under a name of its own is another's.
-	if err := errors.Join(l.Live("C"), os.Remove(filepath.Join(dir, "C")), os.WriteFile(filepath.Join(dir, "C"), nil, 0o600), l.End("C")); err != nil {
-		t.Fatal(err)
-	}
+	works(t, l.Live("C"), os.Remove(filepath.Join(dir, "C")), os.WriteFile(filepath.Join(dir, "C"), nil, 0o600), l.End("C"))
 	if err := os.Remove(filepath.Join(dir, "C")); err != nil {
 		t.Errorf("the file of another was removed: %v", err)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	works(t, l.Close())
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("names that are left: %v", left)
 	}
@@ -319,30 +258,16 @@ func TestNamesOneAfterTheOther(t *testing.T) {
 	dir := memory(t)
 	l, other := open(t, dir), open(t, dir)
 	for _, name := range []string{"A", "B", "C"} {
-		if err := l.Live(name); err != nil {
-			t.Fatal(err)
-		}
+		works(t, l.Live(name))
 		alive(t, other, name)
-		if err := l.End(name); err != nil {
-			t.Fatal(err)
-		}
+		works(t, l.End(name))
 	}
-	if err := l.Live("C"); err != nil {
-		t.Error(err)
-	}
-	if err := errors.Join(l.Live("D"), l.End("D")); err != nil {
-		t.Error(err)
-	}
+	works(t, l.Live("C"), l.Live("D"), l.End("D"))
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 1 || left[0].Name() != "C" {
 		t.Errorf("names %v, want C: %v", left, err)
 	}
-	if err := l.End("C"); err != nil {
-		t.Error(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
+	works(t, l.End("C"), l.Close())
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("after Close there are %v: %v", left, err)
 	}
@@ -352,13 +277,12 @@ func TestThousandCampaigns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nightly: it goes by the wall clock")
 	}
-	dir := memory(t)
-	l := open(t, dir)
+	l := newLine(t)
 	names := make([]string, 1000)
 	for i := range names {
 		names[i] = fmt.Sprint("N", i)
 	}
-	p := begin(t, "live", dir, names...).start(t)
+	p := begin(t, "live", l.path, names...).start(t)
 	var told sync.WaitGroup
 	for _, n := range names {
 		told.Add(1)
@@ -369,7 +293,7 @@ func TestThousandCampaigns(t *testing.T) {
 		t.Errorf("%d are watched", n)
 	}
 	l.watches.mu.Unlock()
-	_ = p.Process.Kill()
+	p.kill()
 	told.Wait()
 }
 
@@ -377,14 +301,8 @@ func TestThousandCampaigns(t *testing.T) {
 // machine's alone.
 func TestDirRefuses(t *testing.T) {
 	shm := memory(t)
-	open := filepath.Join(shm, "open")
-	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o777)); err != nil {
-		t.Fatal(err)
-	}
-	group := filepath.Join(shm, "group")
-	if err := errors.Join(os.Mkdir(group, 0o700), os.Chmod(group, 0o770)); err != nil {
-		t.Fatal(err)
-	}
+	open, group, file := filepath.Join(shm, "open"), filepath.Join(shm, "group"), filepath.Join(shm, "file")
+	works(t, os.Mkdir(open, 0o700), os.Chmod(open, 0o777), os.Mkdir(group, 0o700), os.Chmod(group, 0o770), os.WriteFile(file, nil, 0o600))
 	for what, c := range map[string]struct{ dir, says string }{
 		"a disk":               {t.TempDir(), "not in memory"},
 		"who may write: all":   {open, "chmod 0755"},
@@ -401,25 +319,17 @@ func TestDirRefuses(t *testing.T) {
 			t.Errorf("%s: %v, %v", what, l, err)
 		}
 	}
-	file := filepath.Join(shm, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for _, dir := range []string{file, filepath.Join(shm, "a", "b")} {
 		if l, err := Dir(dir); err == nil {
 			t.Errorf("%s: %v", dir, l)
 		}
 	}
-	if os.Geteuid() == 0 {
+	if asRoot(t, "the directory is another user's") {
 		others := filepath.Join(shm, "others")
-		if err := errors.Join(os.Mkdir(others, 0o700), os.Chown(others, 65534, 65534)); err != nil {
-			t.Fatal(err)
-		}
+		works(t, os.Mkdir(others, 0o700), os.Chown(others, 65534, 65534))
 		if _, err := Dir(others); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "65534") {
 			t.Errorf("another's: %v", err)
 		}
-	} else {
-		t.Log("another user's directory is not tried: that needs root")
 	}
 }
 
@@ -440,11 +350,9 @@ func TestDirIsMoved(t *testing.T) {
 	dir := filepath.Join(shm, "here")
 	l := open(t, dir)
 	p := begin(t, "live", dir, "A").start(t)
-	if err := errors.Join(os.Rename(dir, filepath.Join(shm, "there")), os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "A"), nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	works(t, os.Rename(dir, filepath.Join(shm, "there")), os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "A"), nil, 0o600))
 	alive(t, l, "A")
-	_ = p.Process.Kill()
+	p.kill()
 	told(t, onDeath(t, l, "A"))
 }
 
@@ -457,7 +365,7 @@ func TestClosedTellsNothing(t *testing.T) {
 		hold := func() { once.Do(func() { close(looks) }); <-goOn }
 		whileLooking.Store(&hold)
 		defer whileLooking.Store(nil)
-		_ = p.Process.Kill()
+		p.kill()
 		_ = p.Wait()
 		told(t, looks)
 		closed := make(chan struct{})
@@ -472,10 +380,8 @@ func TestClosedTellsNothing(t *testing.T) {
 	})
 	l, p := scene(t, "live", "A")
 	l.OnDeath("A", func() { t.Error("told after Close") })
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	_ = p.Process.Kill()
+	works(t, l.Close())
+	p.kill()
 	_ = p.Wait()
 	l.OnDeath("A", func() { t.Error("told after Close") })()
 	if err := l.Live("B"); err == nil {
@@ -499,15 +405,9 @@ func FuzzContent(f *testing.F) {
 	for _, name := range []string{"", ".", "..", "../A", "a/b", "A\x00", "A\n", "ü", strings.Repeat("A", maxName), strings.Repeat("A", maxName+1)} {
 		f.Add([]byte(whole), name, uint16(0), byte(' '))
 	}
-	shm, err := os.MkdirTemp("/dev/shm", "lifeline-test-")
-	if err != nil {
-		f.Fatal(err)
-	}
+	shm := must(os.MkdirTemp("/dev/shm", "lifeline-test-"))(f)
 	f.Cleanup(func() { os.RemoveAll(shm) })
-	l, err := Dir(filepath.Join(shm, "dir"))
-	if err != nil {
-		f.Fatal(err)
-	}
+	l := must(Dir(filepath.Join(shm, "dir")))(f)
 	f.Cleanup(func() { _ = l.Close() })
 	f.Fuzz(func(t *testing.T, content []byte, name string, at uint16, b byte) {
 		begin := int(at) % (len(content) + 1)
@@ -544,9 +444,7 @@ func proves(t *testing.T, l *Lifeline, content, name string) {
 	rest, itself := strings.CutPrefix(text, fmt.Sprintf("%s\nboot %s\nfile %d %d\n", header, l.boot, is.dev, is.ino))
 	_, names, _ := strings.Cut(rest, "\n") // after the line with the pid
 	proof := itself && validName.MatchString(name) && strings.Contains("\n"+names+"\n", "\nname "+name+"\n")
-	if err := flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	works(t, flock(int(file.Fd()), syscall.LOCK_EX))
 	if l.Dead(name) {
 		t.Fatalf("%q is proved dead by a file that is locked", name)
 	}
@@ -554,9 +452,7 @@ func proves(t *testing.T, l *Lifeline, content, name string) {
 	if l.Dead(name) != proof {
 		t.Fatalf("%q is proved dead: %v, by\n%s", name, !proof, text)
 	}
-	if err := l.Bury(name); err != nil {
-		t.Error(err)
-	}
+	works(t, l.Bury(name))
 	if left, err := os.ReadFile(path); errors.Is(err, os.ErrNotExist) != proof || err == nil && string(left) != text {
 		t.Errorf("proved: %v; what was looked at is now %q, %v", proof, left, err)
 	}

@@ -1,7 +1,6 @@
 package lifeline
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,7 +35,7 @@ func TestMountedTwiceAndOver(t *testing.T) {
 		t.Fatal("proved by another file system")
 	}
 	death := onDeath(t, l, "A")
-	_ = p.Process.Kill()
+	p.kill()
 	told(t, death)
 	if over.ask(t) {
 		t.Error("proved by another file system")
@@ -52,52 +51,40 @@ func TestNoWatchesLeft(t *testing.T) {
 	dir := memory(t)
 	p := begin(t, "live", dir, "A").start(t)
 	watcher := begin(t, "unwatched", dir, "A").inNamespace(0).start(t)
-	_ = p.Process.Kill()
+	p.kill()
 	watcher.until(t, "told")
 }
 
 // A child that has not become another program is the process still.
 func TestForkedAndNotYetAnotherProgram(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
-	p := begin(t, "fork", dir, "A")
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	l := newLine(t)
+	p := begin(t, "fork", l.path, "A")
+	works(t, p.Start())
 	var child int
 	if _, err := fmt.Sscan(strings.TrimPrefix(p.until(t, "child"), "child"), &child); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(child, syscall.SIGKILL) })
 	death := onDeath(t, l, "A")
-	_ = p.Process.Kill()
+	p.kill()
 	_, _ = p.Process.Wait()
-	stays(t, l, "A", death)
-	_ = syscall.Kill(child, syscall.SIGKILL)
-	told(t, death)
+	livesUntil(t, l, "A", death, func() { _ = syscall.Kill(child, syscall.SIGKILL) })
 }
 
 // A process whose first thread has ended is alive while others run.
 func TestThreadsThatEndLast(t *testing.T) {
 	l, p := scene(t, "threads", "A")
 	for state := ""; state != "Z"; time.Sleep(time.Millisecond) {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process.Pid))
-		if err != nil {
-			t.Fatal(err)
-		}
+		stat := must(os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process.Pid)))(t)
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		state = rest[:1]
 	}
-	death := onDeath(t, l, "A")
-	stays(t, l, "A", death)
-	_ = p.Process.Kill()
-	told(t, death)
+	livesUntil(t, l, "A", onDeath(t, l, "A"), p.kill)
 }
 
 // A process that was killed in a system call which nothing interrupts may go on in it: it is alive.
 func TestKilledAndNotDead(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Log("needs root: a file system is frozen")
+	if !asRoot(t, "a file system is frozen") {
 		return
 	}
 	dir, disk := memory(t), t.TempDir()
@@ -133,30 +120,25 @@ func TestKilledAndNotDead(t *testing.T) {
 	for !stuck() {
 		time.Sleep(time.Millisecond)
 	}
-	_ = p.Process.Kill()
-	for range 10_000 {
-		alive(t, l, "A")
-	}
-	if !stuck() || len(death) != 0 {
-		t.Errorf("told %d times of the death of a process that is stuck: %v", len(death), stuck())
-	}
-	if out, err := exec.Command("fsfreeze", "-u", frozen).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	told(t, death)
+	p.kill()
+	livesUntil(t, l, "A", death, func() {
+		if !stuck() {
+			t.Error("it is not stuck")
+		}
+		if out, err := exec.Command("fsfreeze", "-u", frozen).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	})
 }
 
 // A user that may not read the file has no proof.
 func TestUserWhoMayNotRead(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Log("needs root: another user looks")
+	if !asRoot(t, "another user looks") {
 		return
 	}
 	shm := memory(t)
 	dir := filepath.Join(shm, "theirs")
-	if err := errors.Join(os.Chmod(shm, 0o755), os.Mkdir(dir, 0o755), os.Chown(dir, 65533, 65533)); err != nil {
-		t.Fatal(err)
-	}
+	works(t, os.Chmod(shm, 0o755), os.Mkdir(dir, 0o755), os.Chown(dir, 65533, 65533))
 	program := forAll(t, os.Args[0])
 	user := func(role, name string) *process {
 		p := begin(t, role, dir, name)
@@ -177,38 +159,28 @@ func TestUserWhoMayNotRead(t *testing.T) {
 // forAll returns a copy of a program that any user may run.
 func forAll(t *testing.T, program string) string {
 	t.Helper()
-	b, err := os.ReadFile(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(os.ReadFile(program))(t)
 	dir := memory(t)
 	path := filepath.Join(dir, "program")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(path, b, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	works(t, os.Chmod(dir, 0o755), os.WriteFile(path, b, 0o755))
 	return path
 }
 
 // In a user namespace that lacks users, a directory of anybody may seem to be this user's.
 func TestOwnerWhoIsNotKnown(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Log("needs root: the directory is another user's")
+	if !asRoot(t, "the directory is another user's") {
 		return
 	}
 	shm := memory(t)
 	dir := filepath.Join(shm, "others")
-	if err := errors.Join(os.Chmod(shm, 0o755), os.Mkdir(dir, 0o755), os.Chown(dir, 1234, 1234)); err != nil {
-		t.Fatal(err)
-	}
+	works(t, os.Chmod(shm, 0o755), os.Mkdir(dir, 0o755), os.Chown(dir, 1234, 1234))
 	p := begin(t, "prover", dir, "A")
 	p.Path = forAll(t, os.Args[0])
 	p.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
 	p.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}, {ContainerID: overflowUID, HostID: overflowUID, Size: 1}}
 	p.SysProcAttr.GidMappings = p.SysProcAttr.UidMappings
 	p.SysProcAttr.Credential = &syscall.Credential{Uid: overflowUID, Gid: overflowUID, NoSetGroups: true}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	works(t, p.Start())
 	defer func() { _ = p.Process.Kill(); _ = p.Wait() }()
 	if !p.said.Scan() || !strings.Contains(p.said.Text(), "may be anybody") {
 		t.Errorf("it says %q", p.said.Text())
@@ -218,33 +190,24 @@ func TestOwnerWhoIsNotKnown(t *testing.T) {
 // If a descriptor was passed on, and the process that has it unlocks it, that does not count as a death.
 func TestDescriptorThatIsUnlocked(t *testing.T) {
 	l, p := scene(t, "unlocker", "A")
-	death := onDeath(t, l, "A")
-	stays(t, l, "A", death)
-	_ = p.Process.Kill()
-	told(t, death)
+	livesUntil(t, l, "A", onDeath(t, l, "A"), p.kill)
 }
 
 // It is locked again before the next write of the lease: for the children.
 func TestDescriptorIsLockedAgain(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
-	p := begin(t, "relocked", dir, "A")
+	l := newLine(t)
+	p := begin(t, "relocked", l.path, "A")
 	feed := p.startFed(t)
 	death := onDeath(t, l, "A")
-	_ = p.Process.Kill()
+	p.kill()
 	_, _ = p.Process.Wait()
-	for range 1000 {
-		alive(t, l, "A")
-	}
-	feed.Close()
-	told(t, death)
+	livesUntil(t, l, "A", death, func() { feed.Close() })
 }
 
 // A process that has become another user, and can remove its names no more, is not proved dead by
 // the end of its Lifeline.
 func TestNamesThatCannotBeRemoved(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Log("needs root: a process becomes another user")
+	if !asRoot(t, "a process becomes another user") {
 		return
 	}
 	for role, proved := range map[string]bool{"humbled": false, "humbled closer": true} {
@@ -255,7 +218,7 @@ func TestNamesThatCannotBeRemoved(t *testing.T) {
 				alive(t, l, "A")
 				alive(t, l, "B")
 			}
-			_ = p.Process.Kill()
+			p.kill()
 			if proved {
 				told(t, death)
 			} else if _ = p.Wait(); l.Dead("A") || l.Dead("B") {
@@ -268,18 +231,12 @@ func TestNamesThatCannotBeRemoved(t *testing.T) {
 // A name that comes to stand for another file while it is looked at proves nothing: that of a process
 // that was dead is taken over by one that lives, which may not be proved dead by the lock of the old.
 func TestNameThatIsReplaced(t *testing.T) {
-	l, p := scene(t, "live", "A")
-	_ = p.Process.Kill()
-	told(t, onDeath(t, l, "A"))
+	l := killed(t, "A")
 	living := open(t, l.path)
-	if err := living.Live("B"); err != nil {
-		t.Fatal(err)
-	}
+	works(t, living.Live("B"))
 	a, b, aside := filepath.Join(l.path, "A"), filepath.Join(l.path, "B"), filepath.Join(l.path, "aside")
 	replace := func() {
-		if err := errors.Join(os.Rename(a, aside), os.Link(b, a)); err != nil {
-			t.Error(err)
-		}
+		works(t, os.Rename(a, aside), os.Link(b, a))
 	}
 	whileLooking.Store(&replace)
 	defer whileLooking.Store(nil)
@@ -289,8 +246,7 @@ func TestNameThatIsReplaced(t *testing.T) {
 // No name is ever seen whose lock is free while its process lives: two look for what a thousand
 // others make.
 func TestLockedBeforeItHasAName(t *testing.T) {
-	dir := memory(t)
-	l := open(t, dir)
+	l := newLine(t)
 	done := make(chan struct{})
 	var lookers sync.WaitGroup
 	for range 2 {
@@ -303,7 +259,7 @@ func TestLockedBeforeItHasAName(t *testing.T) {
 					return
 				default:
 				}
-				entries, _ := os.ReadDir(dir)
+				entries, _ := os.ReadDir(l.path)
 				for _, e := range entries {
 					if l.Dead(e.Name()) {
 						t.Errorf("%s is said to be dead", e.Name())
@@ -317,13 +273,8 @@ func TestLockedBeforeItHasAName(t *testing.T) {
 		if t.Failed() {
 			break
 		}
-		of, err := Dir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(of.Live(fmt.Sprint("N", i)), of.Close()); err != nil {
-			t.Fatal(err)
-		}
+		of := must(Dir(l.path))(t)
+		works(t, of.Live(fmt.Sprint("N", i)), of.Close())
 	}
 	close(done)
 	lookers.Wait()
@@ -426,7 +377,7 @@ func TestNeverEarly(t *testing.T) {
 		}
 	}
 	for i, p := range all {
-		_ = p.Process.Kill()
+		p.kill()
 		told(t, deaths[i])
 	}
 }

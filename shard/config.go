@@ -223,6 +223,7 @@ func (c Config) withDefaults() Config {
 		c.Clock = clocks.System()
 	}
 	c.Logger = warnings.Or(c.Logger)
+	c.ShardTrace = JoinTraces(c.ShardTrace) // never nil
 	if l := reflect.ValueOf(c.Lifeline); l.Kind() == reflect.Pointer && l.IsNil() {
 		c.Lifeline = nil
 	}

@@ -51,10 +51,7 @@ func (d *desk) sitsWith(k int, number leaderelection.ElectionNumber, capacity in
 	d.t.Helper()
 	info := (&Member{cfg: Config{MemberID: string(rune('a' + k)), Weight: 1, Capacity: capacity, Shards: d.cfg.Shards}}).info()
 	info.LetGo = letGo
-	text, err := json.Marshal(info)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	text := must(json.Marshal(info))(d.t)
 	d.learn(k, &leaderelection.RaceEntry{LeaderID: info.Member, ElectionNumber: number, Extension: extension, ConnectionParams: text}, false)
 }
 
@@ -629,7 +626,7 @@ func TestRule09EachTime(t *testing.T) {
 			g.settles(12, 2*T)
 			session := b.member.Session()
 			g.without(b, 4*T)
-			if e := g.record(seatName(session.Seat)).Entry(); !e.Vacant() || e.ElectionNumber != session.Number+1 {
+			if e := g.Of(seatName(session.Seat)).Entry(); !e.Vacant() || e.ElectionNumber != session.Number+1 {
 				g.t.Errorf("the seat of a member that is gone: %+v", e)
 			}
 			if b.heal(); strings.Count(said.String(), "seals a seat") != n {
@@ -646,7 +643,7 @@ func TestRule09SealsWhatSeemsExtended(t *testing.T) {
 		g.join("a")
 		b := g.with("b")
 		time.Sleep(time.Minute)
-		seat := g.record(seatName(b.member.Session().Seat))
+		seat := g.Of(seatName(b.member.Session().Seat))
 		undone := seat.Entry()
 		undone.Extension += 5
 		undone.TermExpiry = undone.TermExpiry.Add(T / 2)
@@ -660,15 +657,12 @@ func TestRule09SealsWhatSeemsExtended(t *testing.T) {
 func TestRule03Undone(t *testing.T) {
 	play(t, func(g *group) {
 		a := g.with("a")
-		info, err := json.Marshal(a.member.info())
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must(json.Marshal(a.member.info()))(t)
 		time.Sleep(time.Minute)
 		told := &leaderelection.RaceEntry{
 			LeaderID: "b", Incarnation: "b", ElectionNumber: leaderelection.ElectionNumber(time.Now().Unix() + 1000), ConnectionParams: info, TermLength: T, TermExpiry: time.Now().Add(T),
 		}
-		seat := g.record(seatName(1))
+		seat := g.Of(seatName(1))
 		seat.Tell(told)
 		time.Sleep(time.Second)
 		over := told.Clone()
@@ -690,7 +684,7 @@ func TestRule03ReleaseThatIsNoNews(t *testing.T) {
 		g.join("a")
 		b := g.with("b")
 		time.Sleep(time.Minute)
-		seat := g.record(seatName(b.member.Session().Seat))
+		seat := g.Of(seatName(b.member.Session().Seat))
 		undone := seat.Entry()
 		undone.Extension++
 		undone.TermExpiry = undone.TermExpiry.Add(T / 2)

@@ -19,6 +19,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/memgroup"
 )
 
 const (
@@ -36,8 +37,9 @@ type group struct {
 	every  atomic.Int64   // the time between two looks of the judge
 	asked  map[string]int // reads and writes, by record
 
+	memgroup.Records
+
 	mu      sync.Mutex
-	records map[string]*memory.Decider
 	members map[string]*player
 	reads   func(by *player, name string) // nil, or told of each read of a record
 	zombies []*player                     // cut off for good, and started again elsewhere under their names
@@ -67,7 +69,7 @@ func play(t *testing.T, f func(g *group)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		g := &group{
-			t: t, rtt: 5 * time.Millisecond, records: map[string]*memory.Decider{}, members: map[string]*player{},
+			t: t, rtt: 5 * time.Millisecond, members: map[string]*player{},
 			asked: map[string]int{}, owned: map[string][]*Owned{}, tokens: map[string]uint64{}, owners: map[string]string{}, since: map[string]time.Time{}, stop: cancel,
 		}
 		g.every.Store(int64(19 * time.Millisecond))
@@ -108,7 +110,7 @@ func (g *group) join(id string, change ...func(*Config)) *player {
 	p := &player{g: g, id: id, running: map[string]int{}, returned: make(chan error, 1)}
 	cfg := Config{
 		Store: func(name string) (leaderelection.RaceDecider, error) {
-			d := g.record(name).Handle()
+			d := g.Of(name).Handle()
 			d.Inject(func(op memory.Op) memory.Fault {
 				if op.Kind != memory.Feed {
 					g.mu.Lock()
@@ -285,20 +287,11 @@ func (g *group) has(id string) bool {
 	return g.members[id] != nil
 }
 
-func (g *group) record(name string) *memory.Decider {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.records[name] == nil {
-		g.records[name] = memory.NewDecider()
-	}
-	return g.records[name]
-}
-
 // store is a Store of the group's records for one who is no member. Fault, if not nil, has what
 // happens to its calls.
 func (g *group) store(fault func(name string, op memory.Op) memory.Fault) func(string) (leaderelection.RaceDecider, error) {
 	return func(name string) (leaderelection.RaceDecider, error) {
-		d := g.record(name).Handle()
+		d := g.Of(name).Handle()
 		if fault != nil {
 			d.Inject(func(op memory.Op) memory.Fault { return fault(name, op) })
 		}
@@ -329,12 +322,9 @@ func (g *group) observe(w WatchConfig, cb func(*Assignment)) (stop func()) {
 func (g *group) put(version, named leaderelection.ElectionNumber) {
 	a := gives(version, 1, placed{0, uint64(version), false})
 	a.id = "id"
-	e, err := a.entry(MaxAssignment)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	g.record(assignmentName).Replace(e)
-	g.record(coordinatorName).Replace(&leaderelection.RaceEntry{
+	e := must(a.entry(MaxAssignment))(g.t)
+	g.Of(assignmentName).Replace(e)
+	g.Of(coordinatorName).Replace(&leaderelection.RaceEntry{
 		LeaderID: "a#1", ElectionNumber: 1, Extension: uint64(time.Now().Unix()), TermLength: T, TermExpiry: time.Now().Add(time.Hour),
 		ConnectionParams: fmt.Appendf(nil, `{"form":"coordinator/1","version":%d}`, named),
 	})
@@ -475,6 +465,17 @@ type pushing struct {
 
 // Inject is the store's own, for tests that wrap what they are given.
 func (p *pushing) Inject(f memory.Faults) { p.ChangeFeed.(*memory.Decider).Inject(f) }
+
+// must is for what has to work: must(f())(t) is the result of f.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
 
 // said is what was logged.
 type said struct{ logtest.Log }

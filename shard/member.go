@@ -420,22 +420,9 @@ type LetGo struct {
 // maxEvents is how many events may wait for a slow hook.
 const maxEvents = 10_000
 
-// tellOwns, tellLetGo and tellAssignment call their hook, if there is one.
-func (m *Member) tellOwns(o *Owned) {
-	if t := m.cfg.ShardTrace; t != nil && t.Owns != nil {
-		e := Owns{o, m.cfg.Clock.Now()}
-		m.hooks.Add(func() { t.Owns(e) })
-	}
-}
-
-func (m *Member) tellLetGo(e LetGo) {
-	if t := m.cfg.ShardTrace; t != nil && t.LetGo != nil {
-		m.hooks.Add(func() { t.LetGo(e) })
-	}
-}
-
-func (m *Member) tellAssignment(a *assignment) {
-	if t := m.cfg.ShardTrace; t != nil && t.Assignment != nil {
-		m.hooks.Add(func() { t.Assignment(a.public()) })
+// tell calls a hook of ShardTrace, if there is one.
+func tell[E any](m *Member, hook func(E), e E) {
+	if hook != nil {
+		m.hooks.Add(func() { hook(e) })
 	}
 }

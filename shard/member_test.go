@@ -7,40 +7,24 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/memgroup"
 )
 
 // A wrong Config is refused with all its faults, and nothing is asked of the store.
 func TestBadInput(t *testing.T) {
 	one := memory.NewDecider()
-	records := map[string]*memory.Decider{}
-	good := func() Config {
-		return Config{
-			MemberID: "a", Shards: Numbered(3), OnOwned: func(context.Context, *Owned) error { return nil },
-			Store: func(name string) (leaderelection.RaceDecider, error) {
-				if records[name] == nil {
-					records[name] = memory.NewDecider()
-					records[name].Inject(func(memory.Op) memory.Fault {
-						t.Error("the store is asked")
-						return memory.Fault{}
-					})
-				}
-				return records[name], nil
-			},
-		}
-	}
+	asked := new(memgroup.Records).With(func(memory.Op) memory.Fault { t.Error("the store is asked"); return memory.Fault{} })
 	long := strings.Repeat("x", maxName+1)
 	for name, c := range map[string]struct {
 		change func(*Config)
@@ -67,7 +51,7 @@ func TestBadInput(t *testing.T) {
 		"skew":         {func(c *Config) { c.MaxClockSkew = time.Hour }, "must be at least twice MaxClockSkew"},
 		"not the room": {func(c *Config) { c.Shards = Named(random(3000, 200)...) }, "a record has room for"},
 	} {
-		cfg := good()
+		cfg := Config{MemberID: "a", Shards: Numbered(3), OnOwned: idle, Store: asked}
 		c.change(&cfg)
 		cfg.ClockPolicy = 9 // which the election refuses: the error names all faults
 		if _, err := cfg.Start(t.Context()); !errors.Is(err, leaderelection.ErrConfig) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "ClockPolicy is 9") {
@@ -102,7 +86,7 @@ func TestHowManyShardsFit(t *testing.T) {
 		"numbers": {Numbered, 6000, 8 << 10},
 	} {
 		start := func(n int) error {
-			m, err := Config{MemberID: "a", Shards: c.shards(n), MaxAssignment: c.max, Store: good, OnOwned: func(context.Context, *Owned) error { return nil }}.Start(t.Context())
+			m, err := Config{MemberID: "a", Shards: c.shards(n), MaxAssignment: c.max, Store: good, OnOwned: idle}.Start(t.Context())
 			if err == nil {
 				err = m.Leave(t.Context())
 			}
@@ -173,33 +157,12 @@ func TestSeatsThatCannotBe(t *testing.T) {
 	}
 }
 
-// Members that start at once, and so want the same seat, find another each, without waiting.
-func TestSeatsAreTaken(t *testing.T) {
-	both(t, func(g *group) {
-		for i := range 5 {
-			g.join(fmt.Sprint("m", i))
-		}
-		time.Sleep(T / 4)
-		seats := map[int]string{}
-		for _, p := range g.all() {
-			s := p.member.Session()
-			if other, taken := seats[s.Seat]; s == (SessionID{}) || taken {
-				g.t.Errorf("%s has %v, %s too", p.id, s, other)
-			}
-			seats[s.Seat] = p.id
-		}
-	})
-}
-
 // A seat that looked free, and whose member has extended it after all, is given up for another.
 func TestSeatThatIsExtendedAfterAll(t *testing.T) {
 	play(t, func(g *group) {
-		info, err := json.Marshal((&Member{cfg: Config{MemberID: "slow", Weight: 1}}).info())
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must(json.Marshal((&Member{cfg: Config{MemberID: "slow", Weight: 1}}).info()))(t)
 		e := &leaderelection.RaceEntry{LeaderID: "slow#1", Incarnation: "slow", ElectionNumber: 3, ConnectionParams: info, TermLength: T, TermExpiry: time.Now().Add(-2 * S)}
-		seat := g.record(seatName(0))
+		seat := g.Of(seatName(0))
 		seat.Replace(e)
 		a := g.join("a")
 		a.suffer(memory.Fail(memory.ErrLost).On(memory.Write))
@@ -215,122 +178,71 @@ func TestSeatThatIsExtendedAfterAll(t *testing.T) {
 }
 
 // Members that share a MemberID never own a shard at once, and both have their part: the
-// judge sees to the first.
+// judge sees to the first. It is logged; of the campaign that Start only tries, nothing is.
 func TestOneMemberIDTwice(t *testing.T) {
 	both(t, func(g *group) {
-		a := g.with("a")
+		var said said
+		a := g.with("a", said.log)
+		if text := said.String(); strings.Contains(text, "stopped") || strings.Contains(text, "given up") {
+			t.Errorf("Start tells of a campaign that was tried only:\n%s", text)
+		}
 		b := g.join("b", func(c *Config) { c.MemberID = "a" })
 		g.settles(12, 2*time.Minute)
 		if x, y := a.member.Session(), b.member.Session(); x == y || x == (SessionID{}) || y == (SessionID{}) {
 			t.Errorf("sessions %v and %v", x, y)
 		}
+		if time.Sleep(2 * T); !said.has("level=WARN", "several processes have one MemberID", "[a]") {
+			t.Errorf("logged:\n%s", &said)
+		}
 		g.without(b, 5*T)
 	})
 }
 
-// Two processes with one MemberID are reported, even if the program has no Logger: then by the
-// default one, which is told what is wrong and nothing else.
-func TestOneMemberIDTwiceIsLogged(t *testing.T) {
-	var own, others said
-	old := slog.Default()
-	slog.SetDefault(others.logger())
-	defer slog.SetDefault(old)
-	play(t, func(g *group) {
-		g.with("a", own.log)
-		if text := own.String(); strings.Contains(text, "stopped") || strings.Contains(text, "given up") {
-			t.Errorf("Start tells of a campaign that was tried only:\n%s", text)
+// That shards find no room, or fail everywhere, is logged once, and again when it is otherwise.
+func TestComplains(t *testing.T) {
+	var said said
+	d := newDesk(t, 1)
+	d.cfg.MemberID, d.cfg.Logger = "a", said.logger()
+	c := bench(t, d, nil)
+	for i, step := range []struct {
+		now  decision
+		says string
+	}{
+		{decision{}, ""},
+		{decision{homeless: 4}, `find no member with room" id=a shards=4`},
+		{decision{homeless: 4}, ""},
+		{decision{homeless: 4, failing: 2}, `every member has failed with some shards" id=a shards=2`},
+		{decision{}, "every shard finds a member with room again"},
+	} {
+		c.complain(&step.now)
+		if text := said.Take(); !strings.Contains(text, step.says) || strings.Count(text, "\n") != min(len(step.says), 1) {
+			t.Errorf("step %d: logged\n%s, want %q", i, text, step.says)
 		}
-		g.join("b", func(c *Config) { c.MemberID, c.Logger = "a", nil })
-		g.settles(12, 2*time.Minute)
-		time.Sleep(2 * T)
-		if !own.has("several processes have one MemberID", "[a]") {
-			t.Errorf("logged:\n%s", &own)
-		}
-		if text := others.String(); strings.Contains(text, "level=INFO") {
-			t.Errorf("without a Logger:\n%s", text)
-		}
-		g.all()[0].leave() // who coordinates
-		time.Sleep(4 * T)
-		g.join("c", func(c *Config) { c.MemberID, c.Logger = "a", nil })
-		time.Sleep(4 * T)
-		if !others.has("level=WARN", "several processes have one MemberID") {
-			t.Errorf("without a Logger:\n%s", &others)
-		}
-	})
+	}
 }
 
-// Shards that find no room stay without an owner, and the coordinator says how many.
-func TestCapacityTooSmall(t *testing.T) {
-	play(t, func(g *group) {
-		var said said
-		small := func(c *Config) { c.Capacity, c.Logger = 4, said.logger() }
-		g.join("a", small)
-		g.join("b", small)
-		time.Sleep(time.Minute)
-		if n := g.counts(); n["a"] != 4 || n["b"] != 4 {
-			t.Errorf("of 12 shards, with room for 8: %v", n)
+// As many shards by other names are others, too: both sides are named. It is said once, and again when
+// the group has others still; not while it gets rid of what the member does not have.
+func TestMembersThatDisagree(t *testing.T) {
+	var said said
+	m := newMember(Config{MemberID: "b", Shards: Named("v", "w", "x"), Logger: said.logger()}.withDefaults(), newStores(nil))
+	held, going := placed{0, 1, false}, placed{0, 1, true}
+	others := of(1, Named("x", "y", "z"), held, held, held)
+	for i, c := range []struct {
+		a    *assignment
+		says string
+	}{
+		{others, `shards=3 own=3 missing="\"v\", \"w\"" unknown="\"y\", \"z\""`},
+		{others, ""},
+		{of(1, Named("v", "w", "x"), held, held, held), ""},
+		{of(1, Named("v", "w", "x", "y"), held, held, held, going), ""},
+		{of(1, Named("q", "v", "x"), held, held, held), `missing="\"w\"" unknown="\"q\""`},
+	} {
+		m.learn(c.a)
+		if text := said.Take(); !strings.Contains(text, c.says) || (text == "") != (c.says == "") {
+			t.Errorf("step %d: logged\n%s, want %q", i, text, c.says)
 		}
-		if !said.has("find no member with room", "shards=4") {
-			t.Errorf("it was not said that 4 shards find no room:\n%s", &said)
-		}
-		g.with("c", small)
-		if !said.has("every shard finds a member with room again") || said.has("find no member with room", "shards=0") {
-			t.Errorf("it was not said that all shards find room again:\n%s", &said)
-		}
-	})
-}
-
-// As many shards by other names are others, too: both sides are named. It is said once, and
-// again when another coordinator has others still.
-func TestMembersThatDisagreeOnNames(t *testing.T) {
-	play(t, func(g *group) {
-		var b, c said
-		with := func(said *said, names ...string) func(*Config) {
-			return func(c *Config) { c.Shards, c.Logger = Named(names...), said.logger() }
-		}
-		a := g.join("a", with(new(said), "x", "y", "z"))
-		g.settles(3, time.Minute)
-		g.join("b", with(&b, "x", "v", "w"))
-		g.settles(3, time.Minute)
-		time.Sleep(4 * T)
-		if n := strings.Count(b.String(), "are not this member's"); n != 1 || !b.has("are not this member's", "shards=3", "own=3", `missing="\"v\", \"w\""`, `unknown="\"y\", \"z\""`) {
-			t.Errorf("it was said %d times that the members disagree:\n%s", n, &b)
-		}
-		a.leave()
-		g.settles(3, 2*T)
-		g.join("c", with(&c, "x", "v", "q"))
-		g.settles(3, time.Minute)
-		if !c.has("are not this member's", `missing="\"q\""`, `unknown="\"w\""`) {
-			t.Errorf("it was not said that the members disagree:\n%s", &c)
-		}
-	})
-}
-
-// While the group gets rid of shards that its members have not, they agree.
-func TestMembersThatAgree(t *testing.T) {
-	play(t, func(g *group) {
-		var said said
-		is := func(names ...string) func(*Config) {
-			return func(c *Config) { c.Shards, c.Logger = Named(names...), said.logger() }
-		}
-		a := g.join("a", is("u", "v", "w", "x"))
-		g.settles(4, time.Minute)
-		b := g.join("b", is("y", "z"))
-		g.settles(4, time.Minute)
-		b.linger.Store(int64(T))
-		a.leave() // b coordinates, and has two that are to go
-		time.Sleep(time.Second)
-		if now := b.member.Assignment(); now.Len() != 4 {
-			t.Errorf("there are %+v", now)
-		}
-		c := g.join("c", is("y", "z"))
-		time.Sleep(time.Second)
-		if now := c.member.Assignment(); now == nil || now.Len() != 4 || said.has("id=c ", "are not this member's") {
-			t.Errorf("c knows %+v, and says\n%s", now, &said)
-		}
-		b.linger.Store(0)
-		g.settles(2, 2*T)
-	})
+	}
 }
 
 // What differs is told by names, and whether what the group has too many of is about to go.
@@ -425,42 +337,28 @@ func TestClonesShareNothing(t *testing.T) {
 
 // tenants is a list of shards that changes.
 type tenants struct {
-	mu    sync.Mutex
-	names []string
-	err   error
-	hang  chan struct{}
-	asked int
-	now   int
-	most  int
+	answer           atomic.Pointer[func() ([]string, error)]
+	asked, now, most atomic.Int32
 }
 
 func (l *tenants) list(context.Context) ([]string, error) {
-	l.mu.Lock()
-	l.asked++
-	l.now++
-	l.most = max(l.most, l.now)
-	names, err, hang := slices.Clone(l.names), l.err, l.hang
-	l.mu.Unlock()
-	if hang != nil {
-		<-hang // and takes no notice of its ctx
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.now--
-	return names, err
+	l.asked.Add(1)
+	l.most.Store(max(l.most.Load(), l.now.Add(1)))
+	defer l.now.Add(-1)
+	return (*l.answer.Load())()
 }
 
 func (l *tenants) set(err error, names ...string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.names, l.err = names, err
+	answer := func() ([]string, error) { return names, err }
+	l.answer.Store(&answer)
 }
 
 // Shards that a function lists come and go without a restart. While it fails, or lists none, they
 // stay as they are.
 func TestListedShards(t *testing.T) {
 	both(t, func(g *group) {
-		l := &tenants{err: errors.New("the database is away")}
+		var l tenants
+		l.set(errors.New("the database is away"))
 		for _, id := range []string{"a", "b", "c"} {
 			g.join(id, func(c *Config) { c.Shards = Listed(l.list) })
 		}
@@ -487,13 +385,9 @@ func TestListedShards(t *testing.T) {
 			g.t.Errorf("%+v owns what was listed all the time, and before %+v", o, blue)
 		}
 		l.set(nil, "blue", "newer", "new")
-		l.mu.Lock()
-		before := l.asked
-		l.mu.Unlock()
+		before := l.asked.Load()
 		time.Sleep(10 * T)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if n := l.asked - before; n < 8 || n > 12 {
+		if n := l.asked.Load() - before; n < 8 || n > 12 {
 			g.t.Errorf("asked %d times in ten terms", n)
 		}
 	})
@@ -502,21 +396,19 @@ func TestListedShards(t *testing.T) {
 // A list that hangs is called by nobody again, keeps nobody from leaving, and moves nothing.
 func TestListThatHangs(t *testing.T) {
 	play(t, func(g *group) {
-		l := &tenants{names: []string{"blue", "red"}}
+		var l tenants
+		l.set(nil, "blue", "red")
 		g.join("a", func(c *Config) { c.Shards = Listed(l.list) })
 		g.settles(2, time.Minute)
 		hang := make(chan struct{})
-		l.mu.Lock()
-		l.hang = hang
-		l.mu.Unlock()
+		hangs := func() ([]string, error) { <-hang; return []string{"blue"}, nil } // and takes no notice of its ctx
+		l.answer.Store(&hangs)
 		time.Sleep(10 * T)
 		g.settles(2, time.Second)
 		g.all()[0].leave()
-		l.mu.Lock()
-		if l.most != 1 || l.now != 1 {
-			t.Errorf("%d calls at once", l.most)
+		if l.most.Load() != 1 || l.now.Load() != 1 {
+			t.Errorf("%d calls at once", l.most.Load())
 		}
-		l.mu.Unlock()
 		close(hang)
 		time.Sleep(time.Second)
 	})

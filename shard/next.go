@@ -112,9 +112,9 @@ const (
 // different numberings, it is the numbering that most of them know.
 func (n *transition) wanted() Shards {
 	have, own := n.next.shards, n.cfg.Shards
-	best := own.numbering()
+	best := own.numbered
 	if have.Len() > 0 {
-		best = have.numbering()
+		best = have.numbered
 	}
 	know := map[int]int{}
 	for k, s := range n.facts.seats {
@@ -128,7 +128,7 @@ func (n *transition) wanted() Shards {
 		}
 	}
 	switch {
-	case best == own.numbering():
+	case best == own.numbered:
 		return own
 	case best > 0:
 		return Numbered(best)
@@ -146,7 +146,7 @@ func (n *transition) resize() {
 	if a.shards.equal(n.want) {
 		return
 	}
-	if a.shards.Len() > 0 && a.shards.numbering() != n.want.numbering() {
+	if a.shards.Len() > 0 && a.shards.numbered != n.want.numbered {
 		for _, p := range a.places {
 			n.renumber = n.renumber || p.session != none
 			a.retired = max(a.retired, p.token)
@@ -209,7 +209,7 @@ func (n *transition) members() {
 	n.index = map[int]int{}
 	for i, s := range n.next.sessions {
 		info := n.facts.alive(s.SessionID)
-		if info == nil || info.Leaving || info.Numbered != n.next.shards.numbering() || n.facts.succeeds(s.SessionID) {
+		if info == nil || info.Leaving || info.Numbered != n.next.shards.numbered || n.facts.succeeds(s.SessionID) {
 			continue
 		}
 		n.index[i] = len(n.plan)

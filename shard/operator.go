@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -164,52 +165,48 @@ func (o Operator) Reset(ctx context.Context, after leaderelection.ElectionNumber
 	if after == 0 || after >= leaderelection.MaxElectionNumber {
 		return fmt.Errorf("shard: %s: after is %d: it must be the greatest token that any fence has seen, from 1 to %d", what, after, leaderelection.MaxElectionNumber-1)
 	}
-	r := resetting{stores: newStores(o.Store), after: uint64(after), force: force}
-	return r.stores.change(ctx, what, r.once)
-}
-
-// resetting is one Reset.
-type resetting struct {
-	stores *stores
-	after  uint64
-	force  bool
-}
-
-func (r *resetting) once(ctx context.Context, d leaderelection.RaceDecider) error {
-	e, unclear, err := r.read(ctx, d)
-	if err != nil {
-		return err
-	}
-	a := &assignment{}
-	if unclear == nil {
-		known, err := readAssignment(e)
-		if known != nil {
-			a = known
+	s := newStores(o.Store)
+	return s.change(ctx, what, func(ctx context.Context, d leaderelection.RaceDecider) error {
+		e, damaged, err := readDamaged(ctx, d)
+		if err != nil {
+			return err
 		}
-		unclear = err
-	}
-	switch err := r.seatsAreFree(ctx, a); {
-	case err != nil:
-		return err
-	case !e.Vacant():
-		return unclear // an election's
-	case unclear != nil && !r.force:
-		return fmt.Errorf("it cannot be told what is there: make sure that it is this group's, stop all members, wait for a term, and force it: %w", unclear)
-	}
+		a, foreign := readAssignment(e)
+		if a == nil {
+			a = &assignment{}
+		}
+		if !force {
+			if err := s.seatsAreFree(ctx, a.seats()); err != nil {
+				return err
+			}
+		}
+		switch unclear := cmp.Or(damaged, foreign); {
+		case !e.Vacant():
+			return unclear // an election's
+		case unclear != nil && !force:
+			return fmt.Errorf("it cannot be told what is there: make sure that it is this group's, stop all members, wait for a term, and force it: %w", unclear)
+		}
+		return writeNext(ctx, d, a.reset(e, uint64(after), time.Now()))
+	})
+}
+
+// reset returns what replaces the record e, from which a was read. Nobody owns a shard in it, and every
+// token is after at least.
+func (a *assignment) reset(e *leaderelection.RaceEntry, after uint64, now time.Time) *assignment {
 	next := a.clone()
 	// More than any group has counted, so that members that know an older assignment take this
 	// one for newer.
-	born := uint64(max(time.Now().Unix(), 1))
+	born := uint64(max(now.Unix(), 1))
 	next.version, next.id = max(e.ElectionNumber, leaderelection.ElectionNumber(born))+1, rand.Text()
-	next.token, next.sessions, next.failures, next.retired = e.Token, nil, nil, max(a.retired, r.after, born)
+	next.token, next.sessions, next.failures, next.retired = e.Token, nil, nil, max(a.retired, after, born)
 	for i, p := range next.places {
-		next.places[i] = placed{session: none, token: max(p.token, r.after, born)}
+		next.places[i] = placed{session: none, token: max(p.token, after, born)}
 	}
-	return writeNext(ctx, d, next)
+	return next
 }
 
-// read returns the stored record and, if it is damaged, why it cannot be understood.
-func (r *resetting) read(ctx context.Context, d leaderelection.RaceDecider) (e *leaderelection.RaceEntry, damaged, err error) {
+// readDamaged returns the stored record and, if it is damaged, why it cannot be understood.
+func readDamaged(ctx context.Context, d leaderelection.RaceDecider) (e *leaderelection.RaceEntry, damaged, err error) {
 	e, err = current(d)(ctx)
 	var damage *leaderelection.DamagedRecordError
 	if errors.As(err, &damage) {
@@ -218,17 +215,14 @@ func (r *resetting) read(ctx context.Context, d leaderelection.RaceDecider) (e *
 	return e, nil, err
 }
 
-// seatsAreFree returns why some member may own shards, or nil. With force it returns nil.
-func (r *resetting) seatsAreFree(ctx context.Context, a *assignment) error {
-	if r.force {
-		return nil
-	}
+// seatsAreFree returns why some member may own shards, or nil. An assignment names so many seats.
+func (s *stores) seatsAreFree(ctx context.Context, named int) error {
 	// The coordinator first: a group that lives has one, even if its seats were deleted.
-	if _, err := r.isFree(ctx, coordinatorName); err != nil {
+	if _, err := s.isFree(ctx, coordinatorName); err != nil {
 		return err
 	}
 	for k := range MaxShards {
-		if used, err := r.isFree(ctx, seatName(k)); err != nil || !used && k >= a.seats() {
+		if used, err := s.isFree(ctx, seatName(k)); err != nil || !used && k >= named {
 			return err // nil: nobody ever had this seat or a later one
 		}
 	}
@@ -236,12 +230,12 @@ func (r *resetting) seatsAreFree(ctx context.Context, a *assignment) error {
 }
 
 // isFree returns why somebody may hold a record, or nil. It also reports whether anybody ever did.
-func (r *resetting) isFree(ctx context.Context, name string) (used bool, err error) {
-	d, err := r.stores.get(ctx, math.MaxInt64, name)
+func (s *stores) isFree(ctx context.Context, name string) (used bool, err error) {
+	d, err := s.get(ctx, math.MaxInt64, name)
 	if err != nil {
 		return false, err
 	}
-	e, damage, err := r.read(ctx, d)
+	e, damage, err := readDamaged(ctx, d)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("reading %s: %w", name, err)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/memgroup"
 )
 
 // Operators pin, and empty a member, from anywhere.
@@ -35,8 +35,8 @@ func TestOperators(t *testing.T) {
 		if n := g.counts(); n["b"] != 1 || n["a"]+n["c"] != 11 {
 			g.t.Errorf("b is drained, and shard 3 pinned to it: %v", n)
 		}
-		version := g.record(assignmentName).Entry().ElectionNumber
-		if time.Sleep(time.Minute); g.record(assignmentName).Entry().ElectionNumber != version {
+		version := g.Of(assignmentName).Entry().ElectionNumber
+		if time.Sleep(time.Minute); g.Of(assignmentName).Entry().ElectionNumber != version {
 			g.t.Error("the assignment is written again and again")
 		}
 		if err := errors.Join(op.Undrain(ctx, "b"), op.Unpin(ctx, "3")); err != nil {
@@ -57,10 +57,7 @@ func TestOperatorWrites(t *testing.T) {
 		d := memory.NewDecider()
 		a := of(7, Numbered(2), placed{0, 1, false}, placed{0, 1, false})
 		a.id = "id"
-		e, err := a.entry(MaxAssignment)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must(a.entry(MaxAssignment))(t)
 		d.Replace(e)
 		h := d.Handle()
 		op, ctx := Operator{Store: func(string) (leaderelection.RaceDecider, error) { return h, nil }}, t.Context()
@@ -124,13 +121,13 @@ func TestResetOfADeletedAssignment(t *testing.T) {
 			g.with(id)
 		}
 		g.stopAll()
-		version := g.record(assignmentName).Entry().ElectionNumber
-		g.record(assignmentName).Replace(nil)
+		version := g.Of(assignmentName).Entry().ElectionNumber
+		g.Of(assignmentName).Replace(nil)
 		after := leaderelection.ElectionNumber(time.Now().Unix() + 1000)
 		if err := g.operator().Reset(context.Background(), after, false); err != nil {
 			g.t.Fatal(err)
 		}
-		if e := g.record(assignmentName).Entry(); e.ElectionNumber <= version {
+		if e := g.Of(assignmentName).Entry(); e.ElectionNumber <= version {
 			g.t.Errorf("version %d after %d: observers do not heed it", e.ElectionNumber, version)
 		}
 		g.with("c")
@@ -144,147 +141,96 @@ func TestResetOfADeletedAssignment(t *testing.T) {
 	})
 }
 
-// What can be read stays, but for who owns what: a restored record's tokens may be too small.
-func TestResetKeepsWhatCanBeRead(t *testing.T) {
-	both(t, func(g *group) {
-		ctx, op := context.Background(), g.operator()
-		g.with("a")
-		if err := errors.Join(op.Pin(ctx, "7", "c"), op.Drain(ctx, "d")); err != nil {
-			g.t.Fatal(err)
-		}
-		g.stopAll()
-		before := g.record(assignmentName).Entry()
-		known, err := readAssignment(before)
-		if err != nil {
-			g.t.Fatal(err)
-		}
-		known = known.clone()
-		now := uint64(time.Now().Unix())
-		known.places[3].token, known.retired, known.version, known.id = now+2000, now+1500, known.version+1, "restored"
-		if err := writeNext(ctx, g.record(assignmentName), known); err != nil {
-			g.t.Fatal(err)
-		}
-		if err := op.Reset(ctx, leaderelection.ElectionNumber(now+1000), false); err != nil {
-			g.t.Fatal(err)
-		}
-		a, err := readAssignment(g.record(assignmentName).Entry())
-		if err != nil {
-			g.t.Fatal(err)
-		}
-		if a.version <= known.version || a.id == known.id || len(a.sessions) != 0 || a.retired != now+1500 || a.pins["7"] != "c" || a.drained[0] != "d" || a.shards.Len() != 12 {
-			g.t.Errorf("%+v", a)
-		}
-		for i, p := range a.places {
-			want := placed{none, now + 1000, false}
-			if i == 3 {
-				want.token = now + 2000
-			}
-			if p != want {
-				g.t.Errorf("shard %d: %+v", i, p)
+// Of what a reset finds. While a member may own something nothing is reset, and nothing that cannot be
+// judged, unless it is forced. An election's record is never. What can be read stays, but for who owns
+// what: a restored record's tokens may be too small.
+func TestReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const after = 946_684_800 + 5000 // the bubble's time, and more
+		var broken error                 // of reads of the record
+		leads := func(id string, term time.Duration) func(*memory.Decider) {
+			return func(d *memory.Decider) {
+				e := held(9, 0, term)
+				e.LeaderID = id + "#1"
+				d.Replace(e)
 			}
 		}
-	})
-}
-
-// While a member may own something nothing is reset, and nothing that cannot be judged,
-// unless it is forced. An election's record is never.
-func TestResetRefuses(t *testing.T) {
-	play(t, func(g *group) {
-		ctx, op := context.Background(), g.operator()
-		refused := func(after leaderelection.ElectionNumber, force bool, words string) {
-			g.t.Helper()
-			before := g.record(assignmentName).Entry()
-			if err := op.Reset(ctx, after, force); err == nil || !strings.Contains(err.Error(), words) {
-				g.t.Errorf("after %d, force %v: %v, want %q", after, force, err, words)
-			}
-			if e := g.record(assignmentName).Entry(); e.Compare(before) != 0 || e.Incarnation != before.Incarnation {
-				g.t.Errorf("it is written: %+v", e)
+		says := func(params string, led string) func(*memory.Decider) {
+			return func(d *memory.Decider) {
+				d.Replace(&leaderelection.RaceEntry{ElectionNumber: 99, Incarnation: "x", LeaderID: led, ConnectionParams: []byte(params)})
 			}
 		}
-		refused(0, true, "must be the greatest token")
-		refused(leaderelection.MaxElectionNumber, true, "must be the greatest token")
-		a, b := g.join("a"), g.with("b")
-		refused(100, false, "is held by")
-		b.leave() // who coordinates and has seat 0, or has the other seat
-		refused(100, false, `held by "a"`)
-		seats := map[string]*leaderelection.RaceEntry{}
-		for _, name := range []string{seatName(0), seatName(1)} { // deleted, with a member that runs
-			seats[name] = g.record(name).Entry()
-			g.record(name).Replace(nil)
-		}
-		refused(100, false, `coordinator is held by "a"`)
-		for name, e := range seats {
-			g.record(name).Replace(e)
-		}
-		a.leave()
-		for name, change := range map[string]func(e *leaderelection.RaceEntry){
-			`seat-1 is held by "x"`: func(e *leaderelection.RaceEntry) { e.TermExpiry = time.Now().Add(-T + time.Second) },
-			`seat-1 is held by "y"`: func(e *leaderelection.RaceEntry) { e.TermExpiry, e.Unsynchronized = time.Now().Add(-time.Hour), true },
+		damage := func(*memory.Decider) { broken = errors.New("it is not JSON") }
+		for name, c := range map[string]struct {
+			after  leaderelection.ElectionNumber
+			record string
+			is     func(*memory.Decider)
+			says   string // in the error, unless it is forced; "": it is reset
+			forced string // and if it is
+		}{
+			"as it was":                     {after: after},
+			"no number":                     {after: 0, says: "must be the greatest token", forced: "must be the greatest token"},
+			"too great a number":            {after: leaderelection.MaxElectionNumber, says: "must be the greatest token", forced: "must be the greatest token"},
+			"a member":                      {after, seatName(0), leads("b", T), `seat-0 is held by "b"`, ""},
+			"a member on a seat not named":  {after, seatName(1), leads("b", -T+time.Second), `seat-1 is held by "b"`, ""},
+			"a member that is long gone":    {after, seatName(1), leads("b", -T), "", ""},
+			"no common clock":               {after, seatName(1), func(d *memory.Decider) { e := held(9, 0, -time.Hour); e.Unsynchronized = true; d.Replace(e) }, `seat-1 is held by "b"`, ""},
+			"a coordinator, seats are gone": {after, coordinatorName, leads("a", T), `coordinator is held by "a"`, ""},
+			"a newer form":                  {after, assignmentName, says(`{"form":"shards/2"}`, ""), "shards/2", ""},
+			"an election's record":          {after, assignmentName, says(`{"form":"shards/2"}`, "somebody"), "somebody", "somebody"},
+			"deleted":                       {after, assignmentName, func(d *memory.Decider) { d.Replace(nil) }, "", ""},
+			"a damaged assignment":          {after, assignmentName, damage, "force it: it is not JSON", ""},
+			"a damaged coordinator":         {after, coordinatorName, damage, "force it: it is not JSON", ""},
+			"a damaged seat":                {after, seatName(1), damage, "force it: it is not JSON", ""},
 		} {
-			vacant := g.record(seatName(1)).Entry()
-			held := vacant.Clone()
-			held.LeaderID, held.TermLength, held.Extension = name[len(name)-2:len(name)-1]+"#1", T, held.Extension+1
-			change(held)
-			g.record(seatName(1)).Replace(held)
-			refused(100, false, name)
-			g.record(seatName(1)).Replace(vacant)
-		}
-		e := g.record(assignmentName).Entry()
-		foreign := e.Clone()
-		foreign.ConnectionParams = []byte(`{"form":"shards/2"}`)
-		g.record(assignmentName).Replace(foreign)
-		refused(100, false, "shards/2")
-		led := foreign.Clone()
-		led.LeaderID = "somebody"
-		g.record(assignmentName).Replace(led)
-		refused(100, true, "somebody")
-		g.record(assignmentName).Replace(foreign)
-		if err := op.Reset(ctx, 100, true); err != nil {
-			g.t.Error(err)
-		}
-		if a, err := readAssignment(g.record(assignmentName).Entry()); err != nil || a.retired != uint64(time.Now().Unix()) || a.version <= foreign.ElectionNumber {
-			g.t.Errorf("%+v, %v", a, err)
-		}
-		if err := op.Reset(ctx, 200, false); err != nil {
-			g.t.Error(err)
+			for _, force := range []bool{false, true} {
+				var g memgroup.Records
+				a := of(7, Numbered(3), placed{0, 5, true}, placed{0, after + 1000, false}, placed{none, 6, false})
+				a.id, a.pins, a.drained, a.retired = "id", map[string]string{"1": "c"}, []string{"d"}, after+500
+				d := g.Of(assignmentName)
+				if err := writeNext(t.Context(), d, a); err != nil {
+					t.Fatal(err)
+				}
+				g.Of(seatName(0)).Replace(&leaderelection.RaceEntry{ElectionNumber: 3, Extension: 1})
+				g.Of(seatName(1)).Replace(&leaderelection.RaceEntry{ElectionNumber: 3, Extension: 1})
+				if broken = nil; c.is != nil {
+					c.is(g.Of(c.record))
+				}
+				before := d.Entry()
+				err := Operator{Store: func(name string) (leaderelection.RaceDecider, error) {
+					h := g.Of(name).Handle()
+					if broken != nil && name == c.record {
+						h.Inject(memory.Fail(&leaderelection.DamagedRecordError{Token: g.Of(name).Entry().Token, Err: broken}).On(memory.Read))
+					}
+					return h, nil
+				}}.Reset(t.Context(), c.after, force)
+				now := d.Entry()
+				if want := map[bool]string{false: c.says, true: c.forced}[force]; want != "" {
+					if err == nil || !strings.Contains(err.Error(), want) || now.Compare(before) != 0 || now.Incarnation != before.Incarnation {
+						t.Errorf("%s, forced %v: %v, want %q; the record is %+v", name, force, err, want, now)
+					}
+					continue
+				}
+				next, damaged := readAssignment(now)
+				if err := errors.Join(err, damaged); err != nil {
+					t.Errorf("%s, forced %v: %v", name, force, err)
+					continue
+				}
+				if next.version <= max(before.ElectionNumber, 946_684_800) || next.id == before.Incarnation || len(next.sessions) != 0 {
+					t.Errorf("%s, forced %v: %+v follows %+v", name, force, next, before)
+				}
+				if c.record == assignmentName { // nothing of it can be read
+					if next.retired != after || next.shards.Len() != 0 {
+						t.Errorf("%s, forced %v: %+v", name, force, next)
+					}
+				} else if want := []placed{{none, after, false}, {none, after + 1000, false}, {none, after, false}}; !slices.Equal(next.places, want) || next.retired != after+500 || next.pins["1"] != "c" || next.drained[0] != "d" {
+					t.Errorf("%s, forced %v: %+v", name, force, next)
+				}
+			}
 		}
 	})
 	if err := (Operator{}).Reset(t.Context(), 1, true); err == nil {
 		t.Error("without a Store")
-	}
-}
-
-// Damaged records are replaced only when that is forced; then damaged seats are no matter.
-func TestResetOfADamagedAssignment(t *testing.T) {
-	for _, damaged := range []string{assignmentName, coordinatorName, seatName(0), seatName(1)} {
-		play(t, func(g *group) {
-			g.join("a")
-			g.with("b")
-			g.stopAll()
-			damage := &leaderelection.DamagedRecordError{Token: g.record(damaged).Entry().Token, Err: errors.New("it is not JSON")}
-			op := Operator{Store: g.store(func(name string, op memory.Op) memory.Fault {
-				if name == damaged && op.Kind == memory.Read {
-					return memory.Fault{Err: damage}
-				}
-				return memory.Fault{}
-			})}
-			version := g.record(assignmentName).Entry().ElectionNumber
-			ctx := context.Background()
-			after := leaderelection.ElectionNumber(time.Now().Unix() + 50)
-			err := op.Reset(ctx, after, false)
-			if err == nil || !strings.Contains(err.Error(), "it is not JSON") || !strings.Contains(err.Error(), "force") {
-				t.Errorf("%s is damaged: %v", damaged, err)
-			}
-			if err := op.Reset(ctx, after, true); err != nil {
-				t.Fatal(err)
-			}
-			if e := g.record(assignmentName).Entry(); e.ElectionNumber <= version {
-				t.Errorf("%s was damaged: version %d after %d", damaged, e.ElectionNumber, version)
-			}
-			if o := g.with("c").member.Owned(); len(o) != 12 || o[0].ElectionNumber() != after+1 {
-				t.Errorf("%s was damaged: %d shards, %+v", damaged, len(o), o)
-			}
-		})
 	}
 }
 
@@ -358,94 +304,34 @@ func TestWatchReadsLittle(t *testing.T) {
 	})
 }
 
-// An observer is told of newer assignments only, and of the newest though reading it fails at
-// first, or the record refuses for good at first.
+// An observer is told of newer assignments only, and though the records refuse for good at first.
 func TestWatchTellsOfNewerOnly(t *testing.T) {
 	both(t, func(g *group) {
-		var mu sync.Mutex
-		var fault error
-		var told []leaderelection.ElectionNumber
-		fails := func(err error) {
-			mu.Lock()
-			defer mu.Unlock()
-			fault = err
-		}
-		expect := func(after time.Duration, want ...leaderelection.ElectionNumber) {
-			g.t.Helper()
-			time.Sleep(after)
-			mu.Lock()
-			defer mu.Unlock()
-			if !slices.Equal(told, want) {
-				g.t.Errorf("told of %v, want %v", told, want)
-			}
-		}
-		fails(leaderelection.ErrPermanent)
-		stop := g.observe(WatchConfig{PollInterval: T, Store: g.store(func(name string, op memory.Op) memory.Fault {
-			mu.Lock()
-			defer mu.Unlock()
-			if fault == memory.ErrLost && (name != assignmentName || op.Kind != memory.Read) {
+		var well atomic.Bool
+		told := make(chan leaderelection.ElectionNumber, 10)
+		stop := g.observe(WatchConfig{PollInterval: T, Store: g.store(func(string, memory.Op) memory.Fault {
+			if well.Load() {
 				return memory.Fault{}
 			}
-			return memory.Fault{Err: fault}
-		})}, func(a *Assignment) {
-			mu.Lock()
-			defer mu.Unlock()
-			told = append(told, a.Version())
-		})
-		expect(4 * T)
-		fails(nil)
+			return memory.Fault{Err: leaderelection.ErrPermanent}
+		})}, func(a *Assignment) { told <- a.Version() })
+		time.Sleep(4 * T)
+		well.Store(true)
 		g.put(5, 5)
-		expect(3*T, 5)
+		time.Sleep(3 * T)
 		g.put(3, 6) // a stale read looks like that
-		expect(3*T, 5)
-		fails(memory.ErrLost) // of reads of the assignment
-		g.put(6, 7)
-		expect(3*T/2+time.Second/2, 5)
-		fails(nil)
-		expect(T/4+time.Second, 5, 6) // tried again each quarter of PollInterval
-		g.put(7, 8)
-		expect(T+time.Second, 5, 6, 7)
-		stop()
-	})
-}
-
-// An observer whose read lags behind what it was told reads again, until a read shows that.
-func TestWatchReadsUntilItShows(t *testing.T) {
-	both(t, func(g *group) {
-		var told, reads atomic.Int64
-		var lags atomic.Bool
-		var lag *laggard
-		expect := func(after time.Duration, want int64) {
-			g.t.Helper()
-			if time.Sleep(after); told.Load() != want {
-				g.t.Fatalf("told of %d, want %d", told.Load(), want)
-			}
-		}
-		stop := g.observe(WatchConfig{PollInterval: T, Store: func(name string) (leaderelection.RaceDecider, error) {
-			d := g.record(name).Handle()
-			if name == coordinatorName {
-				return d.Polled(), nil
-			}
-			d.Inject(func(memory.Op) memory.Fault { reads.Add(1); return memory.Fault{} })
-			pushes := &pushing{laggard{RaceDecider: d, lags: &lags}, d}
-			if lag = &pushes.laggard; g.polled {
-				return lag, nil
-			}
-			return pushes, nil
-		}}, func(a *Assignment) { told.Store(int64(a.Version())) })
-		g.put(5, 5)
-		expect(2*T, 5)
-		lags.Store(true)
-		_, _ = lag.ReadCurrent(g.t.Context()) // what it shows from now on
+		time.Sleep(3 * T)
 		g.put(6, 6)
-		expect(T+time.Minute, 5)
-		lags.Store(false)
-		expect(T+time.Millisecond, 6)
-		n := reads.Load()
-		if time.Sleep(10 * time.Minute); reads.Load() > n+41 { // a vacant record is read every PollInterval by Watch itself
-			g.t.Errorf("%d reads in calm", reads.Load()-n)
-		}
+		time.Sleep(3 * T)
 		stop()
+		close(told)
+		var got []leaderelection.ElectionNumber
+		for v := range told {
+			got = append(got, v)
+		}
+		if !slices.Equal(got, []leaderelection.ElectionNumber{5, 6}) {
+			g.t.Errorf("told of %v, want 5 and 6", got)
+		}
 	})
 }
 
@@ -453,15 +339,12 @@ func TestWatchReadsUntilItShows(t *testing.T) {
 // is over.
 func TestLookingOn(t *testing.T) {
 	play(t, func(g *group) {
-		info, err := json.Marshal((&Member{cfg: Config{MemberID: "b", Weight: 2, Capacity: 9, Zone: "z"}}).info())
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must(json.Marshal((&Member{cfg: Config{MemberID: "b", Weight: 2, Capacity: 9, Zone: "z"}}).info()))(t)
 		e := held(3, 0, 10*time.Second)
 		e.ConnectionParams = info
-		g.record(seatName(0)).Replace(&leaderelection.RaceEntry{ElectionNumber: 7}) // nobody has it
-		g.record(seatName(1)).Replace(e)
-		g.record(coordinatorName).Replace(held(4, 0, 10*time.Second))
+		g.Of(seatName(0)).Replace(&leaderelection.RaceEntry{ElectionNumber: 7}) // nobody has it
+		g.Of(seatName(1)).Replace(e)
+		g.Of(coordinatorName).Replace(held(4, 0, 10*time.Second))
 		w := WatchConfig{Store: g.store(nil)}
 		shared := w
 		shared.ClockPolicy = leaderelection.SharedClock
@@ -490,7 +373,7 @@ func TestLookingOn(t *testing.T) {
 		}
 		e = held(5, 0, -time.Hour)
 		e.Unsynchronized = true
-		g.record(coordinatorName).Replace(e)
+		g.Of(coordinatorName).Replace(e)
 		if id, err := w.Coordinator(g.t.Context()); id != "b" || err != nil {
 			t.Errorf("by no common clock: %q, %v", id, err)
 		}
@@ -500,16 +383,13 @@ func TestLookingOn(t *testing.T) {
 // A seat that cannot be read hides no other; nobody's can be read only if all fail.
 func TestSeatsThatCannotBeRead(t *testing.T) {
 	fails := map[string]error{}
-	records := map[string]*memory.Decider{}
-	for k := range 4 {
-		name := seatName(k)
-		records[name] = memory.NewDecider()
-		records[name].Inject(func(memory.Op) memory.Fault { return memory.Fault{Err: fails[name]} })
-		if k < 3 {
-			records[name].Replace(&leaderelection.RaceEntry{ElectionNumber: 7})
-		}
+	var g memgroup.Records
+	for k := range 3 {
+		g.Of(seatName(k)).Replace(&leaderelection.RaceEntry{ElectionNumber: 7})
 	}
-	w := WatchConfig{Store: func(name string) (leaderelection.RaceDecider, error) { return records[name], nil }}
+	w := WatchConfig{Store: func(name string) (leaderelection.RaceDecider, error) {
+		return g.With(func(memory.Op) memory.Fault { return memory.Fault{Err: fails[name]} })(name)
+	}}
 	a := gives(1, 1, placed{0, 1, false}).public() // it names seat 0 alone
 	damage := &leaderelection.DamagedRecordError{Err: errors.New("not JSON")}
 	lost := errors.New("lost")

@@ -1,10 +1,6 @@
 package shard
 
-import (
-	"cmp"
-	"container/heap"
-	"slices"
-)
+import "slices"
 
 // planMember is a member as the plan sees it: one session that is alive.
 type planMember struct {
@@ -14,6 +10,9 @@ type planMember struct {
 	drained  bool   // takes only what is pinned to it
 	zone     string
 }
+
+// fits reports whether the member has room for one more than n shards.
+func (m *planMember) fits(n int) bool { return m.capacity == 0 || n < m.capacity }
 
 // planShard is a shard as the plan sees it.
 type planShard struct {
@@ -98,6 +97,17 @@ func withRoom(members []planMember, shards []planShard) []planShard {
 	return shards
 }
 
+// best returns one of the members that fit, or none. None of the others that fit is better.
+func best(members []planMember, fits func(i int) bool, better func(i, j int) bool) int {
+	found := none
+	for i := range members {
+		if fits(i) && (found == none || better(i, found)) {
+			found = i
+		}
+	}
+	return found
+}
+
 // elsewhere places the shards that some members have failed with. It gives each to that one of the
 // other members that has the most room, or is the least over its share.
 func elsewhere(members []planMember, shards []planShard, target, room []int) {
@@ -111,48 +121,31 @@ func elsewhere(members []planMember, shards []planShard, target, room []int) {
 		if s.avoid == nil || target[i] != none {
 			continue
 		}
-		best := none
-		for m := range members {
-			if c := members[m].capacity; !s.avoid[m] && !members[m].drained && (c == 0 || taken[m] < c) && (best == none || room[m] > room[best]) {
-				best = m
-			}
-		}
-		if best == none {
+		m := best(members, func(m int) bool {
+			return !s.avoid[m] && !members[m].drained && members[m].fits(taken[m])
+		}, func(a, b int) bool { return room[a] > room[b] })
+		if m == none {
 			target[i] = later
 			continue
 		}
-		target[i] = best
-		taken[best]++
-		room[best]--
+		target[i] = m
+		taken[m]++
+		room[m]--
 	}
 }
 
 // place gives the shards that have no member yet to members with room: first to a member in the
 // shard's zone, then to any. Of several it takes the member with the most room.
 func place(members []planMember, shards []planShard, target, room []int) {
-	zones := map[string]*rooms{}
-	everywhere := &rooms{room: room}
-	for i := range members {
-		everywhere.members = append(everywhere.members, i)
-		if z := members[i].zone; z != "" {
-			if zones[z] == nil {
-				zones[z] = &rooms{room: room}
-			}
-			zones[z].members = append(zones[z].members, i)
-		}
-	}
 	for _, inZone := range []bool{true, false} {
 		for i, s := range shards {
-			if target[i] != none || s.pin != none {
+			if target[i] != none || s.pin != none || inZone && s.zone == "" {
 				continue
 			}
-			from := everywhere
-			if inZone {
-				if from = zones[s.zone]; from == nil {
-					continue
-				}
-			}
-			if m := from.most(); m != none {
+			m := best(members, func(m int) bool {
+				return room[m] > 0 && (!inZone || members[m].zone == s.zone)
+			}, func(a, b int) bool { return room[a] > room[b] })
+			if m != none {
 				target[i] = m
 				room[m]--
 			}
@@ -160,27 +153,11 @@ func place(members []planMember, shards []planShard, target, room []int) {
 	}
 }
 
-// rooms finds the member with the most room. Members are few, so it looks at all of them.
-type rooms struct {
-	members []int
-	room    []int
-}
-
-func (r *rooms) most() int {
-	best := none
-	for _, m := range r.members {
-		if r.room[m] > 0 && (best == none || r.room[m] > r.room[best]) {
-			best = m
-		}
-	}
-	return best
-}
-
 // loads returns how many shards each member should have. Pinned shards count first. Then each shard
 // goes to the member that has the least for its weight. Among equals it goes to a member that has
 // more now than it would get, which keeps the moves few.
 func loads(members []planMember, shards []planShard) []int {
-	q := &shares{members: members, load: make([]int, len(members)), now: make([]int, len(members))}
+	load, now := make([]int, len(members)), make([]int, len(members))
 	free := 0
 	for _, s := range shards {
 		switch p := s.pin; {
@@ -188,61 +165,29 @@ func loads(members []planMember, shards []planShard) []int {
 		case p == none:
 			free++
 			if s.owner != none {
-				q.now[s.owner]++
+				now[s.owner]++
 			}
 		default:
-			q.load[p]++
-			q.now[p]++
+			load[p]++
+			now[p]++
 		}
 	}
-	for i, m := range members {
-		if !m.drained && q.fits(i) {
-			q.order = append(q.order, i)
+	for ; free > 0; free-- {
+		m := best(members, func(i int) bool { return !members[i].drained && members[i].fits(load[i]) }, func(i, j int) bool {
+			// (load+1)/weight, without a division.
+			left, right := (load[i]+1)*members[j].weight, (load[j]+1)*members[i].weight
+			if left != right {
+				return left < right
+			}
+			if keepsI, keepsJ := now[i] > load[i], now[j] > load[j]; keepsI != keepsJ {
+				return keepsI
+			}
+			return members[i].id < members[j].id
+		})
+		if m == none {
+			break
 		}
+		load[m]++
 	}
-	heap.Init(q)
-	for ; free > 0 && len(q.order) > 0; free-- {
-		i := q.order[0]
-		q.load[i]++
-		if q.fits(i) {
-			heap.Fix(q, 0)
-		} else {
-			heap.Pop(q)
-		}
-	}
-	return q.load
-}
-
-// shares is a heap of the members that may have more, the next to get one first.
-type shares struct {
-	members   []planMember
-	order     []int
-	load, now []int // how many shards each member gets, and has now
-}
-
-func (q *shares) fits(i int) bool {
-	c := q.members[i].capacity
-	return c == 0 || q.load[i] < c
-}
-
-func (q *shares) Len() int      { return len(q.order) }
-func (q *shares) Swap(a, b int) { q.order[a], q.order[b] = q.order[b], q.order[a] }
-func (q *shares) Push(x any)    { q.order = append(q.order, x.(int)) }
-func (q *shares) Pop() any {
-	last := q.order[len(q.order)-1]
-	q.order = q.order[:len(q.order)-1]
-	return last
-}
-
-func (q *shares) Less(a, b int) bool {
-	i, j := q.order[a], q.order[b]
-	// (load+1)/weight, without a division.
-	left, right := (q.load[i]+1)*q.members[j].weight, (q.load[j]+1)*q.members[i].weight
-	if left != right {
-		return left < right
-	}
-	if keepsI, keepsJ := q.now[i] > q.load[i], q.now[j] > q.load[j]; keepsI != keepsJ {
-		return keepsI
-	}
-	return cmp.Less(q.members[i].id, q.members[j].id)
+	return load
 }

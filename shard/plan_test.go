@@ -278,6 +278,7 @@ func FuzzAssignment(f *testing.F) {
 	}
 	f.Add([]byte(`{"form":"shards/9"}`), true)
 	f.Add([]byte{0x1f, 0x8b, 8}, true)
+	f.Add([]byte(`{"form":"`+assignmentForm+`","numbered":3,"named":[],"places":[]}`), true)
 	f.Add([]byte(`{"form":"`+assignmentForm+`","numbered":1,"places":[[-1,0,1]]}`), false)
 	for _, place := range []string{"[]", "[1]", "[0,1]", "[-1,-1]", "[-1,9223372036854775808]", "[-1,0,1,1]"} {
 		f.Add([]byte(`{"form":"`+assignmentForm+`","numbered":1,"places":[`+place+`]}`), true)

@@ -10,7 +10,6 @@ import (
 	"math"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -25,27 +24,19 @@ type sitting struct {
 	ctx      context.Context // the seat's leadership
 	view     *leaderelection.TimeView
 
-	assignment leaderelection.RaceDecider
-	look       chan struct{}     // the assignment may have changed
-	emptied    chan struct{}     // the last request has left a shard that is to be let go
-	reads      chan reading      // results of reads of the assignment
-	reading    bool              // a read is under way
-	again      bool              // another read is due
-	looked     time.Time         // when the last read began
-	retryAt    time.Time         // if a read has failed: when the next may begin
-	pause      time.Duration     // before that next read
-	told       atomic.Uint64     // the greatest version of the assignment that was reported
-	owned      map[int]*Owned    // by the shard's position in the assignment
-	letGo      map[string]uint64 // the shards let go in the seat's record
-	unsaid     map[string]uint64 // further ones that are not on record yet
-	failed     map[string]string // of both: the errors of shards on which OnOwned failed
-	said       []byte            // the ConnectionParams last written to the seat's record
-	leaving    bool              // nothing new is owned
-	hurry      bool              // shards move, and the store must be polled
-	live       context.Context   // lasts until the session has ended; ctx ends when it should end
-	die        context.CancelFunc
-	floor      map[string]uint64 // the greatest token of each shard that was let go
-	helpers    sync.WaitGroup
+	news    follower          // of the assignment
+	reads   chan reading      // its results
+	emptied chan struct{}     // the last request has left a shard that is to be let go
+	owned   map[int]*Owned    // by the shard's position in the assignment
+	letGo   map[string]uint64 // the shards let go in the seat's record
+	unsaid  map[string]uint64 // further ones that are not on record yet
+	failed  map[string]string // of both: the errors of shards on which OnOwned failed
+	said    []byte            // the ConnectionParams last written to the seat's record
+	leaving bool              // nothing new is owned
+	live    context.Context   // lasts until the session has ended; ctx ends when it should end
+	die     context.CancelFunc
+	floor   map[string]uint64 // the greatest token of each shard that was let go
+	helpers sync.WaitGroup
 }
 
 // lookTerms is after how many terms the assignment is read although no news has come: a store that
@@ -63,7 +54,8 @@ func newSession(m *Member, campaign *leaderelection.Campaign, seat int, ctx cont
 	return &sitting{
 		live: live, die: die, said: said,
 		m: m, campaign: campaign, tell: campaign.Announce, id: SessionID{seat, view.ElectionNumber()}, ctx: ctx, view: view,
-		look: make(chan struct{}, 1), emptied: make(chan struct{}, 1), reads: make(chan reading, 1),
+		news:    follower{stores: m.stores, unit: m.cfg.TermLength, within: m.cfg.TermLength / 4, calm: lookTerms * m.cfg.TermLength, look: make(chan struct{}, 1)},
+		emptied: make(chan struct{}, 1), reads: make(chan reading),
 		owned: map[int]*Owned{}, letGo: map[string]uint64{}, unsaid: map[string]uint64{}, failed: map[string]string{}, floor: map[string]uint64{},
 	}
 }
@@ -79,13 +71,12 @@ func (s *sitting) run() {
 	s.m.log(slog.LevelInfo, "has a seat", "session", s.id)
 	defer s.end()
 	var err error
-	if s.assignment, err = s.m.stores.get(s.ctx, patience, assignmentName); err != nil {
+	if s.news.assignment, err = s.m.stores.get(s.ctx, patience, assignmentName); err != nil {
 		s.m.log(slog.LevelError, "leaving the seat: the assignment cannot be opened", "err", err)
 		return
 	}
 	s.help(s.follow)
 	s.help(s.coordinate)
-	nudge(s.look)
 	timer := time.NewTimer(math.MaxInt64)
 	defer timer.Stop()
 	asked := s.ctx.Done()
@@ -95,8 +86,6 @@ func (s *sitting) run() {
 		case <-asked:
 			asked = nil
 			s.leave()
-		case <-s.look:
-			s.again = true
 		case r := <-s.reads:
 			s.read(r)
 		case o := <-s.m.returned:
@@ -170,63 +159,34 @@ func (s *sitting) end() {
 	s.m.log(slog.LevelInfo, "has left its seat", "session", s.id, "cause", cause)
 }
 
-// hear notes that a version of the assignment was reported. A read must show it.
-func (s *sitting) hear(version leaderelection.ElectionNumber) {
-	for told := s.told.Load(); uint64(version) > told && !s.told.CompareAndSwap(told, uint64(version)); told = s.told.Load() {
-	}
-	nudge(s.look)
-}
-
-// follow wakes the session when the assignment may have changed, on a store that pushes. On other
+// follow has the assignment read when it may have changed. A store that pushes it says so. On other
 // stores the coordinator's record has the newest version, and each member reads it as a candidate
 // (see coordinate).
 func (s *sitting) follow() {
-	if _, pushes := s.assignment.(leaderelection.ChangeFeed); !pushes {
-		return
-	}
-	// The assignment is a vacant record, which Watch reads every PollInterval even if the feed
-	// works: so that is set long. If the feed fails, the coordinator's record brings news, and step
-	// reads now and then.
-	w := leaderelection.WatchConfig{
-		Decider: s.assignment, MaxClockSkew: s.m.cfg.MaxClockSkew, ClockPolicy: s.m.cfg.ClockPolicy,
-		PollInterval: leaderelection.MaxTermLength, Clock: s.m.cfg.Clock,
-	}
-	for s.live.Err() == nil {
-		err := w.Watch(s.live, func(_ context.Context, e leaderelection.RaceEntry) { s.hear(e.ElectionNumber) })
-		if s.live.Err() == nil { // a permanent error, which may pass nevertheless
-			s.m.log(slog.LevelWarn, "the assignment cannot be followed", "err", err)
-			sleep(s.live, s.m.cfg.TermLength)
+	if _, pushes := s.news.assignment.(leaderelection.ChangeFeed); pushes {
+		// The assignment is a vacant record, which Watch reads every PollInterval even if the feed
+		// works: so that is set long. If the feed fails, the coordinator's record brings news.
+		w := leaderelection.WatchConfig{
+			Decider: s.news.assignment, MaxClockSkew: s.m.cfg.MaxClockSkew, ClockPolicy: s.m.cfg.ClockPolicy,
+			PollInterval: leaderelection.MaxTermLength, Clock: s.m.cfg.Clock,
 		}
+		s.help(func() {
+			s.news.watch(s.live, w, s.news.hear, func(err error) { s.m.log(slog.LevelWarn, "the assignment cannot be followed", "err", err) })
+		})
+	} else {
+		s.news.moving = hurried(s.m.cfg.TermLength)
 	}
+	s.news.run(s.live, func(a *assignment, err error) {
+		select {
+		case s.reads <- reading{a, err}:
+		case <-s.live.Done():
+		}
+	})
 }
 
 // step does what is due, and returns for how long nothing else can be.
 func (s *sitting) step() time.Duration {
-	now := time.Now()
-	every := lookTerms * s.m.cfg.TermLength
-	if s.hurry {
-		every = hurried(s.m.cfg.TermLength)
-	}
-	next := s.looked.Add(every).Sub(now)
-	if next <= 0 {
-		s.again, next = true, every
-	}
-	if s.again && !s.reading {
-		if wait := s.retryAt.Sub(now); wait > 0 {
-			next = min(next, wait)
-		} else {
-			s.reading, s.again, s.looked = true, false, now
-			go func() {
-				var r reading
-				e, err := call(s.live, s.m.stores, assignmentName, s.m.cfg.TermLength/4, current(s.assignment))
-				if err == nil {
-					r.a, err = readAssignment(e)
-				}
-				r.err = err
-				s.reads <- r // there is room: one at a time
-			}()
-		}
-	}
+	now, next := time.Now(), time.Duration(math.MaxInt64)
 	for i, o := range s.owned {
 		switch {
 		case !o.drainBy.IsZero():
@@ -257,23 +217,12 @@ func (s *sitting) step() time.Duration {
 
 // read takes in the result of a read of the assignment.
 func (s *sitting) read(r reading) {
-	s.reading = false
 	if r.err != nil {
-		s.pause = min(max(2*s.pause, s.m.cfg.TermLength/100), s.m.cfg.TermLength/4)
-		s.retryAt, s.again = time.Now().Add(s.pause), true
 		s.m.reads.Failed(s.m.elapsed(), "", "the assignment cannot be read", "err", r.err)
 		return
 	}
 	s.m.reads.Worked(s.m.elapsed(), "")
-	known := s.m.newestAssignment()
-	if version := max(known.number(), r.a.number()); uint64(version) < s.told.Load() {
-		// The read lags behind what was reported: only another read can show that.
-		s.pause = min(max(2*s.pause, s.m.cfg.TermLength/100), s.m.cfg.TermLength)
-		s.retryAt, s.again = time.Now().Add(s.pause), true
-	} else {
-		s.pause, s.retryAt = 0, time.Time{}
-	}
-	switch {
+	switch known := s.m.newestAssignment(); {
 	case r.a == nil || known != nil && (r.a.version < known.version || r.a.version == known.version && r.a.id == known.id):
 		return // rule 2: no news
 	case known != nil && r.a.version == known.version:
@@ -284,8 +233,6 @@ func (s *sitting) read(r reading) {
 	}
 	s.apply(r.a)
 	s.m.learn(r.a)
-	_, pushes := s.assignment.(leaderelection.ChangeFeed)
-	s.hurry = !pushes && r.a.moves()
 }
 
 // hurried returns how often a group's records are read while shards move, if the store does not
@@ -347,7 +294,7 @@ func (s *sitting) own(i int, a *assignment) {
 	s.m.owned[name] = o
 	s.m.mu.Unlock()
 	s.m.log(slog.LevelInfo, "owns", "shard", name, "token", token)
-	s.m.tellOwns(o)
+	tell(s.m, s.m.cfg.ShardTrace.Owns, Owns{o, s.m.cfg.Clock.Now()})
 	o.begin = func() {
 		o.running = true
 		s.m.calls[name] = o
@@ -392,7 +339,7 @@ func (s *sitting) drop(o *Owned, cause error) {
 		e.Asked = e.Time
 	}
 	s.m.log(slog.LevelInfo, "has let go", "shard", o.name, "token", o.token, "cause", cause, "took", e.Time.Sub(e.Asked))
-	s.m.tellLetGo(e)
+	tell(s.m, s.m.cfg.ShardTrace.LetGo, e)
 }
 
 // dropAll ends every view and the session.
@@ -420,13 +367,7 @@ func (s *sitting) coordinate() {
 		s.m.log(slog.LevelInfo, "coordinates", "token", view.ElectionNumber())
 		newCoordinator(s.m, ctx, view.ValueInFuture, c.Announce).run()
 	}
-	cfg.Trace = &leaderelection.Trace{News: func(e leaderelection.RaceEntry) {
-		if v, ok := coordinatorVersion(&e); ok {
-			if v > s.m.newestAssignment().number() {
-				s.hear(v)
-			}
-		}
-	}}
+	cfg.Trace = &leaderelection.Trace{News: s.news.hearCoordinator}
 	for s.ctx.Err() == nil {
 		c, err := cfg.Start(s.ctx)
 		if err == nil {
@@ -458,7 +399,7 @@ func (m *Member) learn(a *assignment) {
 	m.mu.Lock()
 	m.newest = a
 	m.mu.Unlock()
-	m.tellAssignment(a)
+	tell(m, m.cfg.ShardTrace.Assignment, a.public())
 	if m.cfg.Shards.list != nil {
 		return
 	}

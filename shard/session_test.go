@@ -219,14 +219,9 @@ func TestRule05SaysSoOnlyAfterTheView(t *testing.T) {
 		if took := time.Since(asked); gone == nil || took < 5*time.Second || took > 8*time.Second {
 			t.Errorf("let go %v after %v, want DrainTimeout, 5s", gone, took)
 		}
-		said := false
-		seat, _ := readSeat(g.record(seatName(0)).Entry())
-		if seat != nil && seat.LetGo[gone.Name()] == gone.token {
-			said = true
-		}
 		time.Sleep(time.Minute)
-		if seat, err := readSeat(g.record(seatName(0)).Entry()); err != nil || len(seat.LetGo) > 0 {
-			t.Errorf("rule 11: the seat says still, or never said (%v), what was let go: %+v, %v", said, seat, err)
+		if seat, err := readSeat(g.Of(seatName(0)).Entry()); err != nil || len(seat.LetGo) > 0 {
+			t.Errorf("rule 11: the seat still says what was let go: %+v, %v", seat, err)
 		}
 	})
 }
@@ -338,80 +333,46 @@ func TestRule06TakesNothingNew(t *testing.T) {
 	})
 }
 
-// Rule 6: while a member that leaves drains, its callbacks may act: the seat is kept for them. Then
-// one write frees all its shards, and nothing of the session is left.
+// Rule 6: while a member that leaves drains, its callbacks may act: the seat is kept for them. Each shard's
+// view ends when its own OnOwned has returned, and at once if it had before. Then one write frees the
+// seat, and nothing of the session is left.
 func TestRule06LeaveDrains(t *testing.T) {
 	play(t, func(g *group) {
-		acted := make(chan bool, 12)
-		a := g.with("a", func(c *Config) {
+		const shards = 4
+		a := g.join("a", func(c *Config) {
+			c.Shards = Numbered(shards)
 			c.OnOwned = func(ctx context.Context, o *Owned) error {
+				if o.Name() == "0" {
+					return nil // it stays owned
+				}
 				<-ctx.Done()
 				if cause := context.Cause(ctx); !errors.Is(cause, errLeft) {
 					t.Errorf("the cause is %v", cause)
 				}
-				time.Sleep(3 * time.Second)
-				acted <- o.ValueInFuture()
+				takes, _ := strconv.Atoi(o.Name())
+				time.Sleep(time.Duration(takes) * time.Second)
 				return nil
 			}
 		})
+		g.settles(shards, time.Minute)
 		begin, owned := time.Now(), a.member.Owned()
-		a.leave()
-		if took := time.Since(begin); took < 3*time.Second || took > 4*time.Second {
-			t.Errorf("left after %v, its callbacks take 3s", took)
-		}
-		for range 12 {
-			if !<-acted {
-				t.Error("a callback that drains may not act")
+		go a.leave()
+		for n := range shards {
+			time.Sleep(time.Until(begin.Add(time.Duration(n)*time.Second + time.Second/2)))
+			for i, o := range owned {
+				if o.ValueInFuture() != (i > n) {
+					t.Errorf("after %v, shard %s may be acted on: %v", time.Since(begin), o.Name(), o.ValueInFuture())
+				}
 			}
 		}
-		if slices.ContainsFunc(owned, (*Owned).ValueInFuture) || a.member.Session() != (SessionID{}) || len(a.member.owned) > 0 {
+		if err := a.member.Wait(); err != nil || time.Since(begin) > 4*time.Second {
+			t.Errorf("left after %v, the callbacks take 3s: %v", time.Since(begin), err)
+		}
+		if a.member.Session() != (SessionID{}) || len(a.member.owned) > 0 {
 			t.Errorf("after leaving: session %v, owned %v", a.member.Session(), a.member.owned)
 		}
-		if e := g.record(seatName(0)).Entry(); !e.Vacant() {
+		if e := g.Of(seatName(0)).Entry(); !e.Vacant() {
 			t.Errorf("the seat is %+v", e)
-		}
-		if err := a.member.Wait(); err != nil {
-			t.Errorf("Wait returns %v after Leave", err)
-		}
-	})
-}
-
-// Rule 6: while a member leaves, each shard's view ends when its own OnOwned has returned,
-// and at once if it had before.
-func TestRule06EachShardEnds(t *testing.T) {
-	play(t, func(g *group) {
-		a := g.join("a", func(c *Config) {
-			c.Shards = Numbered(3)
-			c.OnOwned = func(ctx context.Context, o *Owned) error {
-				switch o.Name() {
-				case "1":
-					<-ctx.Done()
-					time.Sleep(time.Second)
-				case "2":
-					<-ctx.Done()
-					time.Sleep(3 * time.Second)
-				}
-				return nil
-			}
-		})
-		g.settles(3, time.Minute)
-		owned := a.member.Owned()
-		go func() { _ = a.member.Leave(context.Background()) }()
-		for _, c := range []struct {
-			after time.Duration
-			may   [3]bool
-		}{
-			{500 * time.Millisecond, [3]bool{false, true, true}},
-			{time.Second, [3]bool{false, false, true}},
-			{3 * time.Second, [3]bool{false, false, false}},
-		} {
-			time.Sleep(c.after)
-			if may := [3]bool{owned[0].ValueInFuture(), owned[1].ValueInFuture(), owned[2].ValueInFuture()}; may != c.may {
-				t.Errorf("another %v later: %v, want %v", c.after, may, c.may)
-			}
-		}
-		if n := len(a.member.Owned()); n != 0 {
-			t.Errorf("%d are owned", n)
 		}
 	})
 }
@@ -642,118 +603,89 @@ func TestOwnedGate(t *testing.T) {
 	}
 }
 
+// following is when a follower reads, of whose reads each takes a second. The nth finds what shows returns.
+func following(t *testing.T, shows func(f *follower, n int) (*assignment, error)) (at []time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		begun := time.Now()
+		f := follower{stores: newStores(nil), unit: 100 * time.Second, within: T, calm: time.Hour, moving: 10 * time.Second, look: make(chan struct{}, 1)}
+		f.assignment = readsAs(func() (*leaderelection.RaceEntry, error) {
+			at = append(at, time.Since(begun).Truncate(time.Second))
+			time.Sleep(time.Second)
+			a, err := shows(&f, len(at))
+			if err != nil {
+				return nil, err
+			}
+			a.id = "id"
+			return a.entry(MaxAssignment)
+		})
+		f.run(ctx, func(*assignment, error) {})
+	})
+	return at
+}
+
+// readsAs is a decider whose reads a test answers.
+type readsAs func() (*leaderelection.RaceEntry, error)
+
+func (r readsAs) ReadCurrent(context.Context) (*leaderelection.RaceEntry, error) { return r() }
+
+func (readsAs) WriteEntry(context.Context, *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	return nil, errors.New("it is not written")
+}
+
+// expectReads fails unless a follower has read at these seconds.
+func expectReads(t *testing.T, got []time.Duration, want ...time.Duration) {
+	t.Helper()
+	for i := range want {
+		want[i] *= time.Second
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("reads at %v, want %v", got, want)
+	}
+}
+
 // A read that failed is tried again after a pause, which grows until one has worked.
 func TestReadsPause(t *testing.T) {
-	sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
-		var pauses []time.Duration
-		for range 8 {
-			s.again = false
-			s.read(reading{err: errors.New("no")})
-			if pauses = append(pauses, time.Until(s.retryAt)); !s.again {
-				t.Fatal("it is not tried again")
-			}
+	at := following(t, func(f *follower, n int) (*assignment, error) {
+		switch n {
+		case 8:
+			f.note(2)
+			return gives(2, 3, placed{0, 5, false}), nil
+		case 10:
+			return gives(2, 3, placed{0, 5, false}), nil
 		}
-		if term := s.m.cfg.TermLength; pauses[0] != term/100 || pauses[1] != term/50 || pauses[7] != term/4 {
-			t.Errorf("pauses %v", pauses)
-		}
-		read(gives(1, 3, placed{0, 5, false}))
-		if s.read(reading{err: errors.New("no")}); time.Until(s.retryAt) != pauses[0] {
-			t.Errorf("the pause after one that worked is %v", time.Until(s.retryAt))
-		}
+		return nil, errors.New("no")
 	})
-}
-
-// slowReads is a decider whose reads wait to be let.
-type slowReads struct {
-	leaderelection.RaceDecider
-	begun chan struct{}
-	let   chan struct{}
-}
-
-func (s *slowReads) ReadCurrent(context.Context) (*leaderelection.RaceEntry, error) {
-	s.begun <- struct{}{}
-	<-s.let
-	return &leaderelection.RaceEntry{}, nil
+	expectReads(t, at, 0, 2, 5, 10, 19, 36, 62, 88, 89, 91)
 }
 
 // What is told while the assignment is read is a reason to read it again: that read may have
-// begun before.
+// begun before. Then it is read no more.
 func TestToldWhileReading(t *testing.T) {
-	sits(t, func(t *testing.T, s *sitting, _ func(*assignment)) {
-		d := &slowReads{begun: make(chan struct{}, 2), let: make(chan struct{}, 2)}
-		s.assignment = d
-		s.again = true
-		s.step()
-		<-d.begun
-		s.again = true
-		s.step()
-		synctest.Wait()
-		if len(d.begun) > 0 {
-			t.Error("it is read twice at a time")
+	expectReads(t, following(t, func(f *follower, n int) (*assignment, error) {
+		if n == 1 {
+			f.note(1)
 		}
-		d.let <- struct{}{}
-		s.read(<-s.reads)
-		s.step()
-		synctest.Wait()
-		if len(d.begun) != 1 {
-			t.Error("it is not read again")
-		}
-		d.let <- struct{}{}
-		s.read(<-s.reads)
-		if s.step(); s.reading {
-			t.Error("it is read once too often")
-		}
-	})
+		return gives(1, 3, placed{0, 5, false}), nil
+	}), 0, 1)
 }
 
-// A member whose read lags behind what it was told reads again, too: what moves to it would
-// wait for four terms.
+// Who was told of a version reads until one as new is shown.
 func TestMembersReadUntilItShows(t *testing.T) {
-	both(t, func(g *group) {
-		a := g.join("a")
-		b := g.with("b")
-		time.Sleep(time.Minute)
-		coordinates, other := a, b
-		if e := g.record(coordinatorName).Entry(); memberOf(e.LeaderID) == "b" {
-			coordinates, other = b, a
+	expectReads(t, following(t, func(f *follower, n int) (*assignment, error) {
+		if n == 1 {
+			f.note(5)
 		}
-		other.lags.Store(true)
-		_, _ = other.member.stores.deciders[assignmentName].ReadCurrent(g.t.Context())
-		g.join("c")
-		time.Sleep(T)
-		other.lags.Store(false)
-		time.Sleep(3 * T)
-		if n := g.counts(); n[other.id] != 4 || n[coordinates.id] != 4 || n["c"] != 4 {
-			t.Errorf("%v three terms after reads show it", n)
-		}
-	})
-}
-
-// Told of a version, a session reads until one as new is shown.
-func TestMembersReadUntilItIsAsNew(t *testing.T) {
-	sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
-		s.hear(5)
-		s.again = false
-		if read(gives(4, 3, placed{0, 6, false})); !s.again || s.retryAt.IsZero() {
-			t.Error("told of 5, it has read 4, and reads no more")
-		}
-		s.again = false
-		if read(gives(5, 3, placed{0, 6, false})); s.again || !s.retryAt.IsZero() {
-			t.Error("it reads again though it knows what it was told of")
-		}
-	})
+		return gives(leaderelection.ElectionNumber(min(n, 5)), 3, placed{0, 5, false}), nil
+	}), 0, 2, 5, 10, 19, 20) // the last since it was told during the first
 }
 
 // On a store that must be asked a session looks often while a shard is asked for, and only then.
 func TestHurriesWhileShardsMove(t *testing.T) {
-	sits(t, func(t *testing.T, s *sitting, read func(*assignment)) {
-		for version, moves := range []bool{false, true, false} {
-			read(gives(leaderelection.ElectionNumber(version+1), 3, placed{0, 6, moves}))
-			if s.hurry != moves {
-				t.Errorf("moving: %v, and it hurries: %v", moves, s.hurry)
-			}
-		}
-	})
+	expectReads(t, following(t, func(_ *follower, n int) (*assignment, error) {
+		return gives(leaderelection.ElectionNumber(n), 3, placed{0, 6, n < 4}), nil
+	}), 0, 11, 22, 33)
 }
 
 // poison counts how often OnOwned of shard "3" has failed, by member.

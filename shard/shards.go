@@ -92,15 +92,6 @@ func unqualified(name string, of int) string {
 	return strings.TrimSuffix(name, "/"+strconv.Itoa(of))
 }
 
-// numbering returns the number of numbered shards, which decides the shard of a key. It is 0 if
-// the shards have names.
-func (s Shards) numbering() int {
-	if s.names != nil {
-		return 0
-	}
-	return s.numbered
-}
-
 func (s Shards) equal(o Shards) bool {
 	return s.numbered == o.numbered && slices.Equal(s.names, o.names)
 }
@@ -143,7 +134,7 @@ func some(names []string) string {
 
 func (s Shards) check() error {
 	switch n := s.Len(); {
-	case s.numbered < 0 || s.numbered > 0 && len(s.names) > 0:
+	case s.numbered < 0 || s.numbered > 0 && s.names != nil:
 		return fmt.Errorf("%d numbered shards and %d named ones cannot be", s.numbered, len(s.names))
 	case n > MaxShards:
 		return fmt.Errorf("%d shards are more than a group may have, which is %d: %w", n, MaxShards, ErrTooLarge)

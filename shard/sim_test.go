@@ -138,7 +138,7 @@ func (g *group) befall(rng *rand.Rand, names int, join func(int)) {
 			name = seatName(s.Seat)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		_ = leaderelection.StepDown(ctx, g.record(name).Handle(), false) // there may be nobody to ask
+		_ = leaderelection.StepDown(ctx, g.Of(name).Handle(), false) // there may be nobody to ask
 		cancel()
 	default:
 		p.suffer(faults[rng.IntN(len(faults))])
@@ -217,7 +217,7 @@ func TestCost(t *testing.T) {
 			before := g.operations()
 			time.Sleep(terms * T)
 			each := float64(g.operations()-before) / 10 / terms
-			size := len(g.record(assignmentName).Entry().ConnectionParams)
+			size := len(g.Of(assignmentName).Entry().ConnectionParams)
 			g.t.Logf("%d shards, 10 members: %.2f operations a term for each member; the assignment takes %d bytes", shards, each, size)
 			if most := map[bool]float64{false: 3, true: 8}[g.polled]; each > most {
 				g.t.Errorf("more than %v", most)
@@ -262,13 +262,16 @@ func TestRollingRestart(t *testing.T) {
 	})
 }
 
-// Members that start at once find their seats without looking at all of them again and again.
+// Members that start at once, and so want the same seat, find another each, without waiting, and without
+// looking at all of them again and again.
 func TestJoiningIsNotQuadratic(t *testing.T) {
 	play(t, func(g *group) {
 		const members = 30
 		g.every.Store(int64(time.Second))
 		g.crowd(members, func(c *Config) { c.Shards = Numbered(60) })
-		g.settles(60, time.Minute)
+		if took := g.settles(60, time.Minute); took > T {
+			t.Errorf("they have their shards after %v", took)
+		}
 		if asked := g.operations(); asked > 1500 {
 			t.Errorf("%d operations for %d members that start at once: %v", asked, members, g.asked)
 		}
@@ -369,7 +372,7 @@ func (g *group) restarts(shards int, drain time.Duration, most int, away func(co
 	}
 	g.moved()
 	coordinator, p := g.all()[0], g.all()[1]
-	if leads := memberOf(g.record(coordinatorName).Entry().LeaderID); leads == p.id {
+	if leads := memberOf(g.Of(coordinatorName).Entry().LeaderID); leads == p.id {
 		coordinator, p = p, coordinator
 	} else {
 		coordinator = g.members[leads]
@@ -391,54 +394,37 @@ func (g *group) restarts(shards int, drain time.Duration, most int, away func(co
 	}
 }
 
-// kernel knows the processes of one machine, by the incarnations of their campaigns.
-type kernel struct{ files sync.Map }
-
-// mortal is a process's leaderelection.Lifeline.
+// mortal is a process's leaderelection.Lifeline. Files has the ctx of each process of its machine, by the
+// incarnations of its campaigns.
 type mortal struct {
-	k    *kernel
-	dead chan struct{} // closed when it is
+	files *sync.Map
+	ctx   context.Context // ends with it
 }
 
 func (l *mortal) Live(name string) error {
-	l.k.files.LoadOrStore(name, l)
+	l.files.LoadOrStore(name, l.ctx)
 	return nil
 }
 
 func (l *mortal) End(name string) error {
-	select {
-	case <-l.dead:
-	default:
-		l.k.files.Delete(name)
+	if l.ctx.Err() == nil {
+		l.files.Delete(name)
 	}
 	return nil
 }
 
 func (l *mortal) Dead(name string) bool {
-	of, ok := l.k.files.Load(name)
-	if !ok {
-		return false
-	}
-	select {
-	case <-of.(*mortal).dead:
-		return true
-	default:
-		return false
-	}
+	ctx, ok := l.files.Load(name)
+	return ok && ctx.(context.Context).Err() != nil
 }
 
 func (l *mortal) OnDeath(name string, tell func()) (stop func()) {
-	stopped := make(chan struct{})
-	if of, ok := l.k.files.Load(name); ok {
-		go func() {
-			select {
-			case <-of.(*mortal).dead:
-				tell()
-			case <-stopped:
-			}
-		}()
+	ctx, ok := l.files.Load(name)
+	if !ok {
+		return func() {}
 	}
-	return sync.OnceFunc(func() { close(stopped) })
+	end := context.AfterFunc(ctx.(context.Context), tell)
+	return func() { end() }
 }
 
 func (l *mortal) Bury(string) error { return nil }
@@ -448,11 +434,11 @@ func (l *mortal) Bury(string) error { return nil }
 // take to read the new assignment. One that is only cut off is waited for.
 func TestLifelineOfAMember(t *testing.T) {
 	both(t, func(g *group) {
-		k := &kernel{}
-		lines := map[string]*mortal{}
+		var files sync.Map
+		end := map[string]func(){}
 		for _, id := range []string{"a", "b", "c", "d"} {
-			line := &mortal{k, make(chan struct{})}
-			lines[id] = line
+			line := &mortal{files: &files}
+			line.ctx, end[id] = context.WithCancel(g.t.Context())
 			g.join(id, func(c *Config) { c.Lifeline = line })
 		}
 		soon := time.Second
@@ -464,7 +450,7 @@ func TestLifelineOfAMember(t *testing.T) {
 		for _, p := range g.all()[:2] {
 			g.dies(p)
 			g.zombies = append(g.zombies, p)
-			close(lines[p.id].dead)
+			end[p.id]()
 			if took := g.settles(12, 3*T); took > soon {
 				g.t.Errorf("%s is dead: settled after %v", p.id, took)
 			} else {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/memgroup"
 )
 
 // gate is a Store that hangs for some names, until it is opened.
@@ -58,6 +59,9 @@ func (g *gate) called(name string) int {
 	defer g.mu.Unlock()
 	return g.calls[name]
 }
+
+// idle is an OnOwned that does nothing.
+func idle(context.Context, *Owned) error { return nil }
 
 // good is a Store of records that are there.
 func good(string) (leaderelection.RaceDecider, error) { return memory.NewDecider(), nil }
@@ -175,7 +179,7 @@ func TestStoreHangsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := newGate(coordinatorName, assignmentName, seatName(0))
 		store := hangs.before(good)
-		cfg := Config{Store: store, MemberID: "a", Shards: Numbered(1), OnOwned: func(context.Context, *Owned) error { return nil }}
+		cfg := Config{Store: store, MemberID: "a", Shards: Numbered(1), OnOwned: idle}
 		begin := time.Now()
 		if _, err := cfg.Start(t.Context()); err == nil || !strings.Contains(err.Error(), `Store("coordinator") has not returned within 15s`) || time.Since(begin) != patience {
 			t.Errorf("Start: %v, after %v", err, time.Since(begin))
@@ -223,10 +227,7 @@ func TestStoreIsJudgedThoughCtxHasEnded(t *testing.T) {
 		if err := (WatchConfig{Store: good}).Watch(ctx, nothing); err != context.Canceled {
 			t.Fatalf("a good one: %v", err)
 		}
-		m, err := Config{Store: good, MemberID: "a", Shards: Numbered(1), OnOwned: func(context.Context, *Owned) error { return nil }}.Start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must(Config{Store: good, MemberID: "a", Shards: Numbered(1), OnOwned: idle}.Start(ctx))(t)
 		if err := m.Wait(); err != context.Canceled {
 			t.Fatal(err)
 		}
@@ -303,7 +304,7 @@ func TestReadsOfNothing(t *testing.T) {
 		store := func(string) (leaderelection.RaceDecider, error) { return &mute{memory.NewDecider()}, nil }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := Config{Store: store, MemberID: "a", Shards: Numbered(3), OnOwned: func(context.Context, *Owned) error { return nil }}.Join(ctx)
+		err := Config{Store: store, MemberID: "a", Shards: Numbered(3), OnOwned: idle}.Join(ctx)
 		_, read := WatchConfig{Store: store}.Read(ctx)
 		for what, err := range map[string]error{"Join": err, "Read": read, "Pin": Operator{Store: store}.Pin(ctx, "0", "a"), "Reset": Operator{Store: store}.Reset(ctx, 1, true)} {
 			if !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "returned nil without an error") {
@@ -383,32 +384,28 @@ func TestDecidersThatCannotBeCompared(t *testing.T) {
 // held, or were. It is refused, and nobody reads without end.
 func TestOneRecordForAllSeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		seat, said := memory.NewDecider(), &said{}
+		var g memgroup.Records
+		var said said
 		var asked atomic.Int64
-		others := map[string]*memory.Decider{coordinatorName: memory.NewDecider(), assignmentName: memory.NewDecider()}
 		store := func(name string) (leaderelection.RaceDecider, error) {
-			if d := others[name]; d != nil {
-				return d.Handle(), nil
+			if name != coordinatorName && name != assignmentName {
+				if name = "seat"; asked.Add(1) > 100 {
+					time.Sleep(time.Second) // else the test would have no end
+				}
 			}
-			if asked.Add(1) > 100 {
-				time.Sleep(time.Second) // else the test would have no end
-			}
-			return seat.Handle(), nil
+			return g.Store(name)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		cfg := Config{Store: store, MemberID: "a", Shards: Numbered(3), OnOwned: func(context.Context, *Owned) error { return nil }, Logger: said.logger()}
-		m, err := cfg.Start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := Config{Store: store, MemberID: "a", Shards: Numbered(3), OnOwned: idle, Logger: said.logger()}
+		m := must(cfg.Start(ctx))(t)
 		time.Sleep(30 * time.Second)
 		cfg.MemberID = "b"
 		if err := cfg.Join(ctx); !errors.Is(err, errOneRecord) {
 			t.Errorf("the second member: %v", err)
 		}
 		if cancel(); asked.Load() > 20 || !said.has("level=ERROR", errOneRecord.Error()) {
-			t.Errorf("the Store was asked for %d seats; said: %v", asked.Load(), said)
+			t.Errorf("the Store was asked for %d seats; said: %v", asked.Load(), &said)
 		}
 		_ = m.Wait()
 		time.Sleep(time.Minute)
@@ -519,7 +516,7 @@ func TestOutageOfAnObserverIsLogged(t *testing.T) {
 func TestFailingListIsLogged(t *testing.T) {
 	play(t, func(g *group) {
 		var said said
-		l := &tenants{}
+		var l tenants
 		l.set(nil, "blue", "red")
 		g.join("a", said.log, func(c *Config) { c.Shards = Listed(l.list) })
 		g.settles(2, time.Minute)
@@ -550,12 +547,12 @@ func TestRule10ForeignAssignmentIsLeftAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(g *group) {
 				a := g.with("a")
-				g.record(assignmentName).Replace(e)
+				g.Of(assignmentName).Replace(e)
 				time.Sleep(time.Minute)
 				if n := len(a.member.Owned()); n != 12 {
 					t.Errorf("%d shards are owned", n)
 				}
-				if now := g.record(assignmentName).Entry(); string(now.ConnectionParams) != string(e.ConnectionParams) || now.ElectionNumber != 99 {
+				if now := g.Of(assignmentName).Entry(); string(now.ConnectionParams) != string(e.ConnectionParams) || now.ElectionNumber != 99 {
 					t.Errorf("it was replaced: %+v", now)
 				}
 				if _, err := readAssignment(e); !errors.Is(err, ErrForeign) {
@@ -571,13 +568,13 @@ func TestRule10ForeignAssignmentIsLeftAlone(t *testing.T) {
 func TestRule12SetBack(t *testing.T) {
 	play(t, func(g *group) {
 		g.with("a")
-		old := g.record(assignmentName).Entry()
+		old := g.Of(assignmentName).Entry()
 		g.with("b")
 		time.Sleep(time.Minute)
-		version := g.record(assignmentName).Entry().ElectionNumber
-		g.record(assignmentName).Replace(old)
+		version := g.Of(assignmentName).Entry().ElectionNumber
+		g.Of(assignmentName).Replace(old)
 		g.with("c")
-		if e := g.record(assignmentName).Entry(); e.ElectionNumber <= version {
+		if e := g.Of(assignmentName).Entry(); e.ElectionNumber <= version {
 			t.Errorf("version %d follows %d", e.ElectionNumber, version)
 		}
 	})
@@ -588,9 +585,9 @@ func TestRule12TwoContents(t *testing.T) {
 	play(t, func(g *group) {
 		a := g.with("a")
 		before := a.member.Session()
-		e := g.record(assignmentName).Entry()
+		e := g.Of(assignmentName).Entry()
 		e.Incarnation = "another"
-		g.record(assignmentName).Replace(e)
+		g.Of(assignmentName).Replace(e)
 		time.Sleep((lookTerms + 2) * T)
 		g.settles(12, 5*T)
 		if a.member.Session() == before {
@@ -603,10 +600,7 @@ func TestRule12TwoContents(t *testing.T) {
 // would fit; and what a store refuses, with its size.
 func TestRoomIsLogged(t *testing.T) {
 	shards := Named(random(200, 100)...)
-	size, err := shards.Size(usualMembers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	size := must(shards.Size(usualMembers))(t)
 	for limit, warns := range map[int]bool{size * 11 / 10: true, size * 3 / 2: false} {
 		play(t, func(g *group) {
 			var said said

@@ -75,84 +75,116 @@ func (w *WatchConfig) hint(d leaderelection.RaceDecider) leaderelection.WatchCon
 // follow calls cb for each newer assignment. If the store must be polled, it polls a small record,
 // the coordinator's.
 func (w *WatchConfig) follow(ctx context.Context, s *stores, d, coordinator leaderelection.RaceDecider, cb func(context.Context, *Assignment)) error {
-	hint := w.hint(d)
-	_, pushes := d.(leaderelection.ChangeFeed)
-	if !pushes {
-		hint.Decider = coordinator
-	}
 	began := time.Now()
 	fails := loop.Outage{Over: "the assignment is followed again", To: func(level slog.Level, msg string, args ...any) {
 		warnings.Or(w.Logger).Log(ctx, level, "shard: "+msg, args...)
 	}}
-	const cannotFollow = "the assignment cannot be followed"
-	var newest, told atomic.Uint64 // the version that is known, and the greatest that was reported
-	look := make(chan struct{}, 1)
+	failed := func(kind string, err error) {
+		fails.Failed(time.Since(began), kind, "the assignment cannot be followed", "err", err)
+	}
+	f := follower{stores: s, assignment: d, unit: w.PollInterval, within: w.PollInterval, calm: math.MaxInt64, look: make(chan struct{}, 1)}
+	hint, heard := w.hint(d), f.hear
+	if _, pushes := d.(leaderelection.ChangeFeed); !pushes {
+		hint, heard = w.hint(coordinator), f.hearCoordinator
+	}
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		for ctx.Err() == nil {
-			err := hint.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) {
-				if v, says := coordinatorVersion(&e); says && !pushes {
-					if uint64(v) <= newest.Load() {
-						return // an extension
-					}
-					told.Store(max(told.Load(), uint64(v)))
-				} else if pushes {
-					told.Store(max(told.Load(), uint64(e.ElectionNumber)))
-				}
-				nudge(look)
-			})
-			if ctx.Err() == nil {
-				fails.Failed(time.Since(began), "watching", cannotFollow, "err", err)
-				sleep(ctx, w.PollInterval)
-			}
-		}
+		f.watch(ctx, hint, heard, func(err error) { failed("watching", err) })
 	}()
 	defer func() { <-watched }()
-	var known *assignment
-	var pause time.Duration
-	again := time.NewTimer(0)
-	defer again.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-look:
-		case <-again.C:
-		}
-		a, err := w.read(ctx, s, d)
+	var known leaderelection.ElectionNumber
+	f.run(ctx, func(a *assignment, err error) {
 		switch {
+		case ctx.Err() != nil:
+			return
 		case err != nil:
-			fails.Failed(time.Since(began), "reading", cannotFollow, "err", err)
-		case a != nil && (known == nil || a.version > known.version):
-			known = a
-			newest.Store(uint64(a.version))
+			failed("reading", err)
+			return
+		case a.number() > known:
+			known = a.version
 			cb(ctx, a.public())
 		}
-		// A read may lag behind what was reported: then only another read can show it.
-		if err == nil {
-			fails.Worked(time.Since(began), "reading")
-		}
-		if err == nil && newest.Load() >= told.Load() {
-			pause = 0
-			again.Stop()
-			continue
-		}
-		most := w.PollInterval
-		if err != nil {
-			most /= 4
-		}
-		pause = min(max(2*pause, w.PollInterval/64), most)
-		again.Reset(pause)
+		fails.Worked(time.Since(began), "reading")
+	})
+	return context.Cause(ctx)
+}
+
+// follower reads the assignment whenever it may be another, for an observer or a session.
+type follower struct {
+	stores     *stores
+	assignment leaderelection.RaceDecider
+	unit       time.Duration // pauses before a read is tried again are parts of it
+	within     time.Duration // a read may take so long
+	calm       time.Duration // after that it reads, though nothing was reported
+	moving     time.Duration // the same while shards move; 0: calm
+	look       chan struct{} // the assignment may have changed
+	told       atomic.Uint64 // the greatest version that was reported
+	newest     atomic.Uint64 // the greatest that was read
+}
+
+// hear takes in that the assignment is e now. Only a read shows it.
+func (f *follower) hear(e leaderelection.RaceEntry) { f.note(e.ElectionNumber) }
+
+// hearCoordinator is hear for the coordinator's record, which has the newest version.
+func (f *follower) hearCoordinator(e leaderelection.RaceEntry) {
+	if v, says := coordinatorVersion(&e); !says || uint64(v) > f.newest.Load() {
+		f.note(v)
 	}
 }
 
-func (w *WatchConfig) read(ctx context.Context, s *stores, d leaderelection.RaceDecider) (*assignment, error) {
-	e, err := call(ctx, s, assignmentName, w.PollInterval, current(d))
-	if err != nil {
-		return nil, err
+// watch calls hear for each record that w reports, until ctx ends.
+func (f *follower) watch(ctx context.Context, w leaderelection.WatchConfig, hear func(leaderelection.RaceEntry), failed func(error)) {
+	for ctx.Err() == nil {
+		err := w.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { hear(e) })
+		if ctx.Err() == nil { // a permanent error, which may pass nevertheless
+			failed(err)
+			sleep(ctx, f.unit)
+		}
 	}
-	return readAssignment(e)
+}
+
+func (f *follower) note(version leaderelection.ElectionNumber) {
+	for told := f.told.Load(); uint64(version) > told && !f.told.CompareAndSwap(told, uint64(version)); told = f.told.Load() {
+	}
+	nudge(f.look)
+}
+
+// run reads at once, and whenever there may be news, until ctx ends. It hands each result to got.
+func (f *follower) run(ctx context.Context, got func(a *assignment, err error)) {
+	var pause time.Duration
+	wait, timer := f.calm, time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		var a *assignment
+		e, err := call(ctx, f.stores, assignmentName, f.within, current(f.assignment))
+		if err == nil {
+			a, err = readAssignment(e)
+		}
+		if v := uint64(a.number()); v > f.newest.Load() {
+			f.newest.Store(v)
+			if wait = f.calm; f.moving > 0 && a.moves() {
+				wait = f.moving
+			}
+		}
+		got(a, err)
+		most := f.unit
+		if err != nil {
+			most /= 4
+		} else if f.newest.Load() >= f.told.Load() {
+			pause = 0
+			timer.Reset(wait)
+			select {
+			case <-ctx.Done():
+			case <-f.look:
+			case <-timer.C:
+			}
+			continue
+		}
+		// It has failed, or lags behind what was reported: then only another read can show that.
+		pause = min(max(2*pause, f.unit/100), most)
+		sleep(ctx, pause)
+	}
 }
 
 // nudge wakes the one who receives from c, now or when it next does.

@@ -50,11 +50,6 @@ type always func(context.Context) error
 func (f always) Start(ctx context.Context) error { return f(ctx) }
 func (always) NeedLeaderElection() bool          { return false }
 
-func newOperator(t *testing.T, id string, store le.RaceDecider, change ...func(*le.Config)) *operator {
-	t.Helper()
-	return newOperatorThatWaits(t, id, store, grace, change...)
-}
-
 // waits are a manager's options: it listens nowhere.
 func waits(grace *time.Duration) manager.Options {
 	return manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", GracefulShutdownTimeout: grace, Logger: logr.Discard()}
@@ -70,13 +65,14 @@ func managed(t *testing.T, o manager.Options) manager.Manager {
 	return mgr
 }
 
-// newOperatorThatWaits is newOperator with another GracefulShutdownTimeout.
-func newOperatorThatWaits(t *testing.T, id string, store le.RaceDecider, grace time.Duration, change ...func(*le.Config)) *operator {
+// newOperator returns one that change may change: the Config, and the manager's GracefulShutdownTimeout.
+func newOperator(t *testing.T, id string, store le.RaceDecider, change ...func(*le.Config, *time.Duration)) *operator {
 	t.Helper()
+	grace := grace
 	o := &operator{id: id, warm: make(chan struct{}), led: make(chan le.ElectionNumber, 1), over: make(chan bool, 1), stopped: make(chan error, 1)}
 	cfg := le.Config{Decider: store, LeaderID: id, TermLength: T, MaxClockSkew: S}
 	for _, c := range change {
-		c(&cfg)
+		c(&cfg, &grace)
 	}
 	o.runner = lekubernetes.NewRunner(cfg)
 	o.mgr = managed(t, o.runner.Options(waits(&grace)))
@@ -101,6 +97,14 @@ func newOperatorThatWaits(t *testing.T, id string, store le.RaceDecider, grace t
 
 func (o *operator) start(ctx context.Context) {
 	go func() { o.stopped <- o.runner.Start(ctx, o.mgr) }()
+}
+
+// ends waits for its Start to return an error, or nil.
+func (o *operator) ends(t *testing.T, want error) {
+	t.Helper()
+	if err := within(t, o.id+"'s Start returns", o.stopped); !errors.Is(err, want) {
+		t.Errorf("%s's Start: %v, want %v", o.id, err, want)
+	}
 }
 
 // within is how long anything here may take.
@@ -163,13 +167,9 @@ func TestHandover(t *testing.T) {
 	if n := within(t, "b leads", b.led); n != first+1 {
 		t.Errorf("b's leadership is %d", n)
 	}
-	if err := within(t, "a's Start returns", a.stopped); !errors.Is(err, le.ErrResigned) {
-		t.Errorf("a's Start: %v", err)
-	}
+	a.ends(t, le.ErrResigned)
 	cancel()
-	if err := within(t, "b's Start returns", b.stopped); err != nil {
-		t.Errorf("b's Start: %v", err)
-	}
+	b.ends(t, nil)
 	if e := d.Entry(); !e.Vacant() {
 		t.Errorf("not released: %+v", e)
 	}
@@ -202,9 +202,7 @@ func TestCutOff(t *testing.T) {
 		t.Error("a's view is in the future while b leads")
 	}
 	cancel()
-	if err := within(t, "b's Start returns", b.stopped); err != nil {
-		t.Errorf("b's Start: %v", err)
-	}
+	b.ends(t, nil)
 }
 
 // A controller that fails ends the manager, the campaign and Start, which returns
@@ -217,9 +215,7 @@ func TestManagerFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.start(t.Context())
-	if err := within(t, "Start returns", a.stopped); !errors.Is(err, broken) {
-		t.Errorf("Start: %v", err)
-	}
+	a.ends(t, broken)
 	if e := d.Entry(); !e.Vacant() || e.ElectionNumber == le.NoElections {
 		t.Errorf("not released: %+v", e)
 	}
@@ -234,9 +230,7 @@ func TestStandbyStops(t *testing.T) {
 	a.start(ctx)
 	within(t, "a is warm", a.warm)
 	cancel()
-	if err := within(t, "Start returns", a.stopped); err != nil {
-		t.Errorf("Start: %v", err)
-	}
+	a.ends(t, nil)
 	not(t, "it led", a.led)
 }
 
@@ -254,9 +248,7 @@ func TestRefusals(t *testing.T) {
 	mine.Inject(memory.Always(memory.Fault{Err: fmt.Errorf("%w: no such bucket", le.ErrPermanent)}))
 	a := newOperator(t, "a", mine)
 	a.start(t.Context())
-	if err := within(t, "Start returns", a.stopped); !errors.Is(err, le.ErrPermanent) {
-		t.Errorf("with a store that refuses for good: %v", err)
-	}
+	a.ends(t, le.ErrPermanent)
 	if err := a.runner.Start(t.Context(), a.mgr); err == nil || !strings.Contains(err.Error(), "starts once") {
 		t.Errorf("the second Start: %v", err)
 	}
@@ -348,11 +340,9 @@ func TestDrainsAsLongAsTheManager(t *testing.T) {
 		not(t, "b leads while a's controller still runs", b.led)
 		close(a.linger)
 		within(t, "b leads", b.led)
-		if err := within(t, "a's Start returns", a.stopped); !errors.Is(err, le.ErrResigned) {
-			t.Errorf("a's Start: %v", err)
-		}
+		a.ends(t, le.ErrResigned)
 		cancel()
-		within(t, "b's Start returns", b.stopped)
+		b.ends(t, nil)
 	})
 }
 
@@ -363,12 +353,10 @@ func TestAbandonedControllers(t *testing.T) {
 		const drain = 2 * grace
 		ctx, cancel := context.WithCancel(t.Context())
 		d := memory.NewDecider()
-		a, b := newOperator(t, "a", d.Handle(), func(c *le.Config) { c.DrainTimeout = drain }), newOperator(t, "b", d.Handle())
+		a, b := newOperator(t, "a", d.Handle(), func(c *le.Config, _ *time.Duration) { c.DrainTimeout = drain }), newOperator(t, "b", d.Handle())
 		handsOver(t, ctx, d, a, b)
 		asked := time.Now()
-		if err := within(t, "a's Start returns", a.stopped); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a's Start: %v", err)
-		}
+		a.ends(t, context.DeadlineExceeded)
 		if took := time.Since(asked); took > grace+T/10 {
 			t.Errorf("a's Start has returned after %v", took)
 		}
@@ -378,7 +366,7 @@ func TestAbandonedControllers(t *testing.T) {
 		}
 		close(a.linger)
 		cancel()
-		within(t, "b's Start returns", b.stopped)
+		b.ends(t, nil)
 	})
 }
 
@@ -391,7 +379,7 @@ func TestLostLeadershipEndsStart(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				d := memory.NewDecider()
-				a := newOperatorThatWaits(t, "a", d.Handle(), wait)
+				a := newOperator(t, "a", d.Handle(), func(_ *le.Config, grace *time.Duration) { *grace = wait })
 				a.linger = make(chan struct{})
 				a.start(ctx)
 				within(t, "a leads", a.led)
@@ -400,9 +388,7 @@ func TestLostLeadershipEndsStart(t *testing.T) {
 				e.TermExpiry = time.Now().Add(T)
 				d.Replace(e)
 				took := time.Now()
-				if err := within(t, "a's Start returns", a.stopped); !errors.Is(err, le.ErrOusted) {
-					t.Errorf("a's Start: %v", err)
-				}
+				a.ends(t, le.ErrOusted)
 				if took := time.Since(took); took > time.Second {
 					t.Errorf("a's Start has returned after %v", took)
 				}

@@ -49,11 +49,7 @@ type client struct {
 }
 
 func newClient(o *ClientOptions, l *links) *client {
-	c := &client{links: l}
-	if o != nil {
-		c.o = *o
-	}
-	return c
+	return &client{o: route.Or(o), links: l}
 }
 
 // UnaryClientInterceptor sends a refused call again. A server behind [UnaryServerInterceptor]

@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"strings"
 	"sync"
@@ -152,8 +150,8 @@ func hung(t *testing.T) (address string, called chan struct{}) {
 	return address, called
 }
 
-// Calls leave a leader that is silent when the next one is there; those of a leader
-// that is still at work are left alone.
+// Calls leave a leader that is silent when the next one is there. (TestDeposedLinksAreLeft: those of a leader
+// that is still at work are left alone.)
 func TestCallsLeaveAHungLeader(t *testing.T) {
 	d := memory.NewDecider()
 	conn := follow(t, d.Handle(), S)
@@ -168,35 +166,6 @@ func TestCallsLeaveAHungLeader(t *testing.T) {
 	}
 	if out, err := say(t.Context(), conn, "x", grpc.WaitForReady(true)); out != "b x" {
 		t.Errorf("the next call: %q, %v", out, err)
-	}
-}
-
-func TestCallsOfAWorkingLeaderAreLeftAlone(t *testing.T) {
-	d := memory.NewDecider()
-	conn := follow(t, d.Handle(), S)
-	address := serve(t, leading(), &service{Talk: func(s grpc.ServerStream) error {
-		for tick := time.NewTicker(100 * time.Millisecond); ; <-tick.C {
-			if err := s.SendMsg(wrapperspb.String("x")); err != nil {
-				return err
-			}
-		}
-	}})
-	d.Replace(record(1, "a", address))
-	s, err := grpctest.Talk(t.Context(), conn, grpc.WaitForReady(true))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 25 { // it is for the server's interceptor to end this
-		if err := s.RecvMsg(new(wrapperspb.StringValue)); err != nil {
-			t.Fatal(i, err)
-		}
-		if i == 2 {
-			d.Replace(record(2, "b", "127.0.0.1:1"))
-		}
-	}
-	_ = conn.Close()
-	for !errors.Is(err, io.EOF) && err == nil {
-		err = s.RecvMsg(new(wrapperspb.StringValue))
 	}
 }
 
@@ -336,44 +305,37 @@ func (l *load) await(n int64) {
 	}
 }
 
-// Calls follow the leader through hand-overs, and through fail-overs in which the
-// leader is cut off from the store while it can still be reached by its clients.
-func TestCallsThroughFailovers(t *testing.T) {
+// underLoad makes calls of an election while a dozen leaders go, one after the other, each of which change
+// has go in its way. Calls have been answered by the next one when it is called again.
+func underLoad(t *testing.T, ids []string, term, skew time.Duration, params string, change func(ctx context.Context, d *memory.Decider, i int, old *candidate, next string)) *load {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	d := memory.NewDecider()
-	term, skew := 600*time.Millisecond, 50*time.Millisecond
 	all := map[string]*candidate{}
-	for _, id := range []string{"a", "b", "c"} {
-		all[id] = join(t, ctx, d, id, term, skew)
+	for _, id := range ids {
+		all[id] = joinWith(t, ctx, d, id, term, skew, params)
 	}
-	conn := follow(t, d.Handle(), skew)
-	l := &load{conn: conn}
+	l := &load{conn: follow(t, d.Handle(), skew)}
 	working, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() { l.run(working) })
 	}
-	l.await(20)
 	for i := range 12 {
+		l.await(20)
 		old := d.Entry()
-		for _, id := range []string{"a", "b", "c"} {
-			if id != old.LeaderID && i%5 != 0 { // a hand-over
-				if err := le.Transfer(ctx, d, id); err != nil {
-					t.Logf("transfer to %s: %v", id, err)
-				}
-				break
-			}
+		next := ids[0]
+		if next == old.LeaderID {
+			next = ids[1]
 		}
-		cut := all[old.LeaderID]
-		if i%5 == 0 && cut != nil {
-			cut.store.Inject(memory.LoseRequests())
-		}
+		was := all[old.LeaderID] // nil: the record is vacant
+		change(ctx, d, i, was, next)
 		for l.Greatest.Load() <= uint64(old.ElectionNumber) {
 			runtime.Gosched()
 		}
 		l.await(20)
-		if cut != nil {
-			cut.store.Inject(nil)
+		if was != nil {
+			was.store.Inject(nil)
 		}
 	}
 	stop()
@@ -384,42 +346,31 @@ func TestCallsThroughFailovers(t *testing.T) {
 	}
 	t.Logf("%d calls answered, by leaderships up to %d; %d refused after all retries", l.Answered.Load(), l.Greatest.Load(), l.refused.Load())
 	l.Report(t)
+	return l
+}
+
+// Calls follow the leader through hand-overs, and through fail-overs in which the
+// leader is cut off from the store while it can still be reached by its clients.
+func TestCallsThroughFailovers(t *testing.T) {
+	underLoad(t, []string{"a", "b", "c"}, 600*time.Millisecond, 50*time.Millisecond, retry, func(ctx context.Context, d *memory.Decider, i int, old *candidate, next string) {
+		if i%5 == 0 && old != nil {
+			old.store.Inject(memory.LoseRequests())
+		} else if err := le.Transfer(ctx, d, next); err != nil {
+			t.Logf("transfer to %s: %v", next, err)
+		}
+	})
 }
 
 // A leader that hands over loses no call, though nothing repeats those that end with Unavailable.
 func TestHandOversLoseNothing(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	d := memory.NewDecider()
-	all := map[string]*candidate{}
-	for _, id := range []string{"a", "b"} {
-		all[id] = joinWith(t, ctx, d, id, time.Hour, S, "")
-	}
-	l := &load{conn: follow(t, d.Handle(), S)}
-	working, stop := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() { l.run(working) })
-	}
-	for range 12 {
-		l.await(20)
-		old := d.Entry()
-		if err := le.Transfer(ctx, d, map[string]string{"a": "b", "b": "a"}[old.LeaderID]); err != nil {
+	l := underLoad(t, []string{"a", "b"}, time.Hour, S, "", func(ctx context.Context, d *memory.Decider, _ int, _ *candidate, next string) {
+		if err := le.Transfer(ctx, d, next); err != nil {
 			t.Fatal(err)
 		}
-		for l.Greatest.Load() <= uint64(old.ElectionNumber) {
-			runtime.Gosched()
-		}
-	}
-	stop()
-	wg.Wait()
-	cancel()
-	for _, c := range all {
-		<-c.campaign.Done()
-	}
+	})
 	if n := l.refused.Load(); n > 0 {
 		t.Errorf("%d of %d calls were lost", n, n+l.Answered.Load())
 	}
-	l.Report(t)
 }
 
 // A channel in a candidate's process goes on following the election after the campaign has ended, and

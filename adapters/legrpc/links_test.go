@@ -1,6 +1,7 @@
 package legrpc
 
 import (
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -27,15 +28,22 @@ func (c at) String() string       { return c.remote }
 // connect has l know a connection to an address, which is its remote address, too. It returns
 // what the other end is told of its end.
 func connect(t *testing.T, l *links, address string) (closed <-chan struct{}) {
+	end, _ := connected(t, l, address)
+	return end
+}
+
+// connected is connect. What is written to the other end is read.
+func connected(t *testing.T, l *links, address string) (closed <-chan struct{}, far io.Writer) {
 	ours, theirs := net.Pipe()
 	k := l.add(at{ours, address}, address)
 	end := make(chan struct{})
+	go func() { _, _ = io.Copy(io.Discard, k) }()
 	go func() {
 		defer close(end)
 		_, _ = theirs.Read(make([]byte, 1))
 	}()
 	t.Cleanup(func() { _ = k.Close(); <-end })
-	return end
+	return end, theirs
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -48,20 +56,30 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// A connection to a leader that is deposed is left after a second of silence: also if that one led
-// again meanwhile, and not by what is said of an older leader.
+// A connection to a leader that is deposed is left after a second of silence, and not while it is at work: also
+// if that one led again meanwhile, and not by what is said of an older leader.
 func TestDeposedLinksAreLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLinks()
-		l.leads(2, []string{"a"})
+		l.leads(2, []string{"a", "c"})
 		a := connect(t, l, "a")
+		worked, busy := connected(t, l, "c")
 		time.Sleep(time.Hour)
 		l.leads(3, []string{"b"})
-		time.Sleep(grace / 2)
+		for range 10 {
+			time.Sleep(grace / 20)
+			_, _ = busy.Write([]byte("x"))
+		}
 		l.leads(4, []string{"a"})
-		time.Sleep(grace)
-		if isClosed(a) {
-			t.Fatal("the leader's connection is closed")
+		for range 10 {
+			time.Sleep(grace / 10)
+			_, _ = busy.Write([]byte("x"))
+		}
+		if isClosed(a) || isClosed(worked) {
+			t.Fatal("the leader's connection is closed, or that of one that is at work")
+		}
+		if time.Sleep(grace); !isClosed(worked) {
+			t.Error("it is open though it is at work no more")
 		}
 		l.leads(5, []string{"b"})
 		l.leads(4, []string{"a"}) // late news

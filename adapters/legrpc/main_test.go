@@ -35,6 +35,17 @@ func TestMain(m *testing.M) {
 
 const S = time.Second
 
+// must is for what has to work: must(f())(t) is the result of f.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
 // record is one of leadership number, with a term that has just begun.
 func record(number uint64, leader string, hostPort ...string) *le.RaceEntry {
 	return &le.RaceEntry{
@@ -112,14 +123,11 @@ func joinWith(t testing.TB, ctx context.Context, d *memory.Decider, id string, t
 	t.Helper()
 	c := &candidate{id: id, store: d.Handle(), elected: make(chan le.ElectionNumber, 100_000)}
 	listener := grpctest.Listen(t)
-	campaign, err := le.Config{
+	campaign := must(le.Config{
 		Decider: c.store, LeaderID: id, HostPort: []string{listener.Addr().String()}, ConnectionParams: []byte(params),
 		TermLength: term, MaxClockSkew: skew,
 		OnElected: func(_ context.Context, v *le.TimeView) { c.elected <- v.ElectionNumber() },
-	}.Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}.Start(ctx))(t)
 	c.campaign = campaign
 	grpctest.Start(t, listener, behind(campaign, nil), &service{Say: func(ctx context.Context, _ string) (string, error) {
 		return fmt.Sprint(uint64(le.ViewFrom(ctx).ElectionNumber())), nil
@@ -144,10 +152,7 @@ var (
 // talk opens a stream.
 func talk(t testing.TB, conn *grpc.ClientConn) grpc.ClientStream {
 	t.Helper()
-	s, err := grpctest.Talk(t.Context(), conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(grpctest.Talk(t.Context(), conn))(t)
 	return s
 }
 

@@ -61,10 +61,7 @@ func NewBuilder(w leaderelection.WatchConfig, opts *BuilderOptions) *Builder {
 // With returns a Builder with these options, which shares the watch of b. Use it to dial the leader
 // in several ways.
 func (b *Builder) With(opts *BuilderOptions) *Builder {
-	c := &Builder{watcher: b.watcher, links: newLinks()}
-	if opts != nil {
-		c.o = *opts
-	}
+	c := &Builder{watcher: b.watcher, o: route.Or(opts), links: newLinks()}
 	if c.ownRule = c.o.CheckAddress == nil; c.ownRule {
 		c.o.CheckAddress = route.CheckAddress
 	}
@@ -268,13 +265,11 @@ func (r *following) warn(s *route.State, err error) {
 type watcher struct {
 	config leaderelection.WatchConfig
 
-	mu     sync.Mutex
-	run    *route.Follower // nil while there is no channel
-	ctx    context.Context // of run
-	cancel context.CancelFunc
-	users  map[*following]struct{}
-	due    bool      // a read besides the watch is
-	read   time.Time // when the last one began
+	mu    sync.Mutex
+	run   *route.Follower // nil while there is no channel
+	users map[*following]struct{}
+	due   bool      // a read besides the watch is
+	read  time.Time // when the last one began
 }
 
 // join begins the watch, if r is its first channel.
@@ -282,13 +277,11 @@ func (w *watcher) join(r *following) (*route.Follower, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.run == nil {
-		ctx, cancel := context.WithCancel(context.Background())
-		run, err := route.Follow(ctx, w.config, w.failed)
+		run, err := route.Follow(w.config, w.failed)
 		if err != nil {
-			cancel()
 			return nil, err
 		}
-		w.run, w.ctx, w.cancel = run, ctx, cancel
+		w.run = run
 	} else if err := w.run.Failure(); err != nil {
 		r.noteFailure(err)
 	}
@@ -305,11 +298,10 @@ func (w *watcher) leave(r *following) {
 		w.mu.Unlock()
 		return
 	}
-	run, cancel := w.run, w.cancel
+	run := w.run
 	w.run = nil
 	w.mu.Unlock()
-	cancel()
-	<-run.Done()
+	run.Close()
 }
 
 // readInterval is the shortest time between two reads besides the watch, readTimeout how long one may take.
@@ -323,7 +315,7 @@ func (w *watcher) readNow() {
 		return
 	}
 	w.due = true
-	run, ctx, pause := w.run, w.ctx, time.Until(w.read.Add(readInterval))
+	run, ctx, pause := w.run, w.run.Context(), time.Until(w.read.Add(readInterval))
 	go func() {
 		slept := clocks.System().SleepFor(ctx, pause)
 		w.mu.Lock()

@@ -214,14 +214,8 @@ type process struct {
 // begin starts one. A round trip of its clients takes rtt longer than on the loopback.
 func begin(t *testing.T, dir string, rtt time.Duration) *process {
 	t.Helper()
-	relay, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	relay := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	self := must(os.Executable())(t)
 	p := &process{cmd: exec.Command(self), relay: relay}
 	p.cmd.Env = append(os.Environ(), restartDir+"="+dir, restartAddress+"="+relay.Addr().String())
 	p.cmd.Stderr = &p.stderr
@@ -398,10 +392,7 @@ func restarts(t *testing.T, n, calls int, rtt time.Duration) {
 		t.Errorf("call %v was lost: %v", call, err)
 		return true
 	})
-	book, err := os.ReadFile(filepath.Join(dir, "book"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	book := must(os.ReadFile(filepath.Join(dir, "book")))(t)
 	times := map[string]int{}
 	var newest uint64
 	for line := range strings.Lines(string(book)) {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/route"
 	"github.com/c8e606e4/leaderelection/internal/route/viewctx"
 	"github.com/c8e606e4/leaderelection/internal/route/viewhook"
 )
@@ -36,10 +37,7 @@ type ServerOptions struct {
 
 // settled returns the options with their defaults.
 func (o *ServerOptions) settled() ServerOptions {
-	var s ServerOptions
-	if o != nil {
-		s = *o
-	}
+	s := route.Or(o)
 	if s.Exempt == nil {
 		s.Exempt = func(method string) bool {
 			return strings.HasPrefix(method, "/grpc.health.") || strings.HasPrefix(method, "/grpc.reflection.")

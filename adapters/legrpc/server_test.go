@@ -187,10 +187,7 @@ func isEndless(endless bool) func(string) bool { return func(string) bool { retu
 func led(t *testing.T, kind string, as func(le.Candidate) le.Candidate) *held {
 	d := memory.NewDecider()
 	ctx, stop := context.WithCancel(context.Background())
-	c, err := le.Config{Decider: d, LeaderID: "a", HostPort: []string{"127.0.0.1:1"}, OnElected: func(context.Context, *le.TimeView) {}}.Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(le.Config{Decider: d, LeaderID: "a", HostPort: []string{"127.0.0.1:1"}, OnElected: func(context.Context, *le.TimeView) {}}.Start(ctx))(t)
 	for !c.View().ValueInFuture() {
 		time.Sleep(S)
 	}
@@ -391,16 +388,10 @@ func TestHealth(t *testing.T) {
 	h := healthpb.NewHealthClient(dial(t, serve(t, l, echo("a"))))
 	check := func(service string) healthpb.HealthCheckResponse_ServingStatus {
 		t.Helper()
-		r, err := h.Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(h.Check(t.Context(), &healthpb.HealthCheckRequest{Service: service}))(t)
 		return r.Status
 	}
-	watch, err := h.Watch(t.Context(), &healthpb.HealthCheckRequest{Service: "test.Test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	watch := must(h.Watch(t.Context(), &healthpb.HealthCheckRequest{Service: "test.Test"}))(t)
 	next := func(want healthpb.HealthCheckResponse_ServingStatus) {
 		t.Helper()
 		if r, err := watch.Recv(); err != nil || r.Status != want {
@@ -429,10 +420,7 @@ func TestHealth(t *testing.T) {
 	if _, err := h.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "other"}); status.Code(err) != codes.NotFound {
 		t.Error(err)
 	}
-	unknown, err := h.Watch(t.Context(), &healthpb.HealthCheckRequest{Service: "other"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	unknown := must(h.Watch(t.Context(), &healthpb.HealthCheckRequest{Service: "other"}))(t)
 	if r, err := unknown.Recv(); err != nil || r.Status != healthpb.HealthCheckResponse_SERVICE_UNKNOWN {
 		t.Error(r, err)
 	}

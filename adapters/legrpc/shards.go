@@ -107,8 +107,7 @@ type ShardOptions struct {
 type ShardConn struct {
 	o      ShardOptions
 	shards *route.Shards
-	cancel context.CancelFunc
-	done   <-chan struct{}
+	stop   func() // ends shards' watch
 	mu     sync.Mutex
 	conns  map[string]*grpc.ClientConn // by addresses
 	closed bool
@@ -129,10 +128,7 @@ var _ grpc.ClientConnInterface = (*ShardConn)(nil)
 // not for calls that are wait-for-ready. A call without [WithShard] ends with InvalidArgument. If the
 // group does not have the shard, or no longer has it, the call ends with NotFound, even if it waits.
 func FollowShards(w shard.WatchConfig, opts *ShardOptions) (*ShardConn, error) {
-	s := &ShardConn{shards: route.NewShards(w.Clock), conns: map[string]*grpc.ClientConn{}}
-	if opts != nil {
-		s.o = *opts
-	}
+	s := &ShardConn{o: route.Or(opts), conns: map[string]*grpc.ClientConn{}}
 	if s.o.CheckAddress == nil {
 		s.o.CheckAddress = route.CheckAddress
 	}
@@ -142,12 +138,10 @@ func FollowShards(w shard.WatchConfig, opts *ShardOptions) (*ShardConn, error) {
 		return nil, fmt.Errorf("legrpc: ShardOptions.Dial: %w", err)
 	}
 	_ = probe.Close() // it has not connected
-	ctx, cancel := context.WithCancel(context.Background())
-	if s.done, err = s.shards.Follow(ctx, w); err != nil {
-		cancel()
+	s.shards, s.stop, err = route.FollowShards(w)
+	if err != nil {
 		return nil, err
 	}
-	s.cancel = cancel
 	return s, nil
 }
 
@@ -156,8 +150,7 @@ func (s *ShardConn) Assignment() *shard.Assignment { return s.shards.Newest() }
 
 // Close ends the watch and closes the channels. Call it when the ShardConn is not used any more.
 func (s *ShardConn) Close() error {
-	s.cancel()
-	<-s.done
+	s.stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true

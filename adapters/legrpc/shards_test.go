@@ -45,13 +45,10 @@ func serveShards(t *testing.T, r *memgroup.Records, id string, worked *atomic.In
 	if len(shards) > 0 {
 		set = shard.Named(shards...)
 	}
-	m, err := shard.Config{
+	m := must(shard.Config{
 		Store: r.Store, MemberID: id, Shards: set, ClockPolicy: le.SharedClock, HostPort: []string{listener.Addr().String()},
 		OnOwned: func(ctx context.Context, _ *shard.Owned) error { <-ctx.Done(); return nil },
-	}.Start(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	}.Start(context.Background()))(t)
 	server := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(legrpc.UnaryOwnerInterceptor(m, nil)),
 		grpc.ChainStreamInterceptor(legrpc.StreamOwnerInterceptor(m, nil)))
@@ -80,10 +77,7 @@ func serveShards(t *testing.T, r *memgroup.Records, id string, worked *atomic.In
 // followShards returns a ShardConn of a group, closed with the test.
 func followShards(t *testing.T, store func(string) (le.RaceDecider, error), wait time.Duration) *legrpc.ShardConn {
 	t.Helper()
-	conn, err := legrpc.FollowShards(shard.WatchConfig{Store: store, ClockPolicy: le.SharedClock}, &legrpc.ShardOptions{Wait: wait, Dial: []grpc.DialOption{grpctest.Plaintext}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(legrpc.FollowShards(shard.WatchConfig{Store: store, ClockPolicy: le.SharedClock}, &legrpc.ShardOptions{Wait: wait, Dial: []grpc.DialOption{grpctest.Plaintext}}))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -113,10 +107,7 @@ func TestShardConn(t *testing.T) {
 			}
 		}
 	}
-	stream, err := grpctest.Talk(legrpc.WithShard(t.Context(), "3"), conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must(grpctest.Talk(legrpc.WithShard(t.Context(), "3"), conn))(t)
 	for range 2 {
 		out := new(wrapperspb.StringValue)
 		if err := stream.SendMsg(wrapperspb.String("x")); err != nil {
@@ -216,7 +207,7 @@ func TestOwnerInterceptor(t *testing.T) {
 		var r memgroup.Records
 		var cut atomic.Bool
 		lose := memory.LoseRequests()
-		m, err := shard.Config{
+		m := must(shard.Config{
 			Store: r.With(func(op memory.Op) memory.Fault {
 				if cut.Load() {
 					return lose(op)
@@ -229,10 +220,7 @@ func TestOwnerInterceptor(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				return nil
 			},
-		}.Start(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		}.Start(context.Background()))(t)
 		intercept := legrpc.UnaryOwnerInterceptor(m, &legrpc.ServerOptions{Election: "g"})
 		call := func(name string, takes time.Duration) error {
 			ctx := t.Context()

@@ -41,12 +41,20 @@ func address(s *httptest.Server) string { return strings.TrimPrefix(s.URL, "http
 // nobody is an address that takes no connection.
 func nobody(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return l.Addr().String()
+}
+
+// must is for what has to work: must(f())(t) is the result of f.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
 }
 
 // record is one of leadership number, with a term that has just begun.
@@ -91,10 +99,7 @@ func ask(t testing.TB, c *http.Client, method, url string, body io.Reader) (*htt
 
 func request(t testing.TB, method, url string, body io.Reader) *http.Request {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must(http.NewRequestWithContext(t.Context(), method, url, body))(t)
 	return req
 }
 
@@ -120,10 +125,7 @@ type wire struct {
 
 func dial(t testing.TB, s *httptest.Server) *wire {
 	t.Helper()
-	c, err := net.Dial("tcp", address(s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(net.Dial("tcp", address(s)))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(time.Minute)) // no test waits as long
 	return &wire{c, bufio.NewReader(c)}

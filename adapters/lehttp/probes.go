@@ -12,6 +12,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/log/warnings"
+	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
 // Probes returns a handler with all probes of a candidate: /livez ([Live]), /readyz ([Ready]),
@@ -101,10 +102,7 @@ type LiveOptions struct {
 //
 // Requests take turns, so many requests at once do not keep the campaign busy.
 func Live(c Pinged, opts *LiveOptions) http.Handler {
-	p := &liveness{campaign: c, turn: make(chan struct{}, 1)}
-	if opts != nil {
-		p.o = *opts
-	}
+	p := &liveness{campaign: c, o: route.Or(opts), turn: make(chan struct{}, 1)}
 	p.o.Logger = warnings.Or(p.o.Logger)
 	return probe(p.alive)
 }

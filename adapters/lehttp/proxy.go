@@ -162,10 +162,7 @@ type Proxy struct {
 // If nobody has worked on the request yet, since no connection could be made or [RequireLeader] has
 // refused it, the Proxy sends it again, whatever its method, until Wait is over.
 func (r *Router) Proxy(opts *ProxyOptions) *Proxy {
-	p := &Proxy{router: r, via: "lehttp-" + rand.Text()}
-	if opts != nil {
-		p.o = *opts
-	}
+	p := &Proxy{router: r, o: route.Or(opts), via: "lehttp-" + rand.Text()}
 	if p.o.Scheme == "" {
 		p.o.Scheme = "http"
 		if p.o.TLS != nil || p.o.TLSFor != nil {

@@ -262,10 +262,7 @@ func TestProxyStreams(t *testing.T) {
 	front := frontOf(t, leader, &lehttp.ProxyOptions{FullDuplex: true})
 	up, send := io.Pipe()
 	go fmt.Fprintln(send, "0")
-	res, err := client(t).Do(request(t, http.MethodPost, front.URL, up))
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must(client(t).Do(request(t, http.MethodPost, front.URL, up)))(t)
 	defer res.Body.Close()
 	down := bufio.NewReader(res.Body)
 	for i := range 3 {
@@ -344,10 +341,7 @@ func TestTrailersArriveOnce(t *testing.T) {
 func TestProxyPassesOnWhatIsUnderWay(t *testing.T) {
 	long := strings.Repeat("0123456789", 1<<17)
 	r := routerOf(record(1, "a", address(server(t, says(long)))))
-	res, err := client(t).Get(proxy(t, r, nil).URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must(client(t).Get(proxy(t, r, nil).URL))(t)
 	defer res.Body.Close()
 	half := make([]byte, len(long)/2)
 	if _, err := io.ReadFull(res.Body, half); err != nil {
@@ -369,22 +363,16 @@ func TestHandoversUnderLoad(t *testing.T) {
 	var campaigns []*le.Campaign
 	for id := range elected {
 		mux := http.NewServeMux()
-		c, err := le.Config{
+		c := must(le.Config{
 			Decider: d, LeaderID: id, HostPort: []string{address(server(t, mux))}, MaxClockSkew: S,
 			OnElected: func(context.Context, *le.TimeView) { elected[id] <- struct{}{} },
-		}.Start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		}.Start(ctx))(t)
 		campaigns = append(campaigns, c)
 		mux.Handle("/", lehttp.RequireLeader(c, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, uint64(le.ViewFrom(r.Context()).ElectionNumber()))
 		})))
 	}
-	router, err := lehttp.Follow(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S})
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := must(lehttp.Follow(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S}))(t)
 	front := proxy(t, router, nil)
 	var l routetest.Load
 	var over atomic.Bool

@@ -87,10 +87,7 @@ type RequireOptions struct {
 // RequireLeader does not make the handler's writes to other resources safe. That takes fencing, see
 // package fence.
 func RequireLeader(c leaderelection.Candidate, opts *RequireOptions) func(http.Handler) http.Handler {
-	l := &leaders{candidate: c}
-	if opts != nil {
-		l.o = *opts
-	}
+	l := &leaders{candidate: c, o: route.Or(opts)}
 	l.marks = marksOf(l.o.Election)
 	return gate(l.admit).middleware(l.o.Otherwise)
 }
@@ -251,10 +248,7 @@ func ShardKey(n int, key func(r *http.Request) string) func(r *http.Request) str
 // The handler gets the shard, and its fencing token, by [shard.OwnedFrom]. A request for which
 // shardOf returns "" is answered 400.
 func RequireOwner(owners shard.Owners, shardOf func(r *http.Request) string, opts *RequireOptions) func(http.Handler) http.Handler {
-	var o RequireOptions
-	if opts != nil {
-		o = *opts
-	}
+	o := route.Or(opts)
 	return gate(func(r *http.Request) (*leadership, bool) {
 		name := shardOf(r)
 		if name == "" {

@@ -126,10 +126,7 @@ func TestOtherwiseMarksLostAnswersOnly(t *testing.T) {
 func relay(t *testing.T, calls *atomic.Int32, election string) http.Handler {
 	t.Helper()
 	service := server(t, lehttp.RequireLeader(standby(), &lehttp.RequireOptions{Election: election})(says("never")))
-	target, err := url.Parse(service.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must(url.Parse(service.URL))(t)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	pass := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
@@ -271,10 +268,7 @@ func TestAnswerIsBrokenOffWhenLeadershipIsLost(t *testing.T) {
 			over(l)
 			told <- handle(w)
 		})))
-		res, err := client(t).Get(s.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must(client(t).Get(s.URL))(t)
 		body, err := io.ReadAll(res.Body)
 		_ = res.Body.Close()
 		if err == nil || string(body) != "first " {
@@ -437,10 +431,7 @@ func TestHijackedConnectionIsGated(t *testing.T) {
 func campaigning(t *testing.T) (*le.Campaign, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	c, err := le.Config{Decider: memory.New(nil), LeaderID: "a", MaxClockSkew: S}.Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(le.Config{Decider: memory.New(nil), LeaderID: "a", MaxClockSkew: S}.Start(ctx))(t)
 	for !c.View().ValueInFuture() {
 		time.Sleep(time.Millisecond)
 	}

@@ -1,7 +1,6 @@
 package lehttp
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"math"
@@ -25,8 +24,7 @@ import (
 // process that has just ceased to lead. If that process has RequireLeader, it refuses them.
 type Router struct {
 	table *route.Table
-	end   context.CancelFunc
-	done  <-chan struct{}
+	stop  func()
 }
 
 // Follow returns a Router that watches an election until Close. Use it in any process. In a candidate
@@ -36,21 +34,16 @@ type Router struct {
 // Follow returns at once, and fails only if the WatchConfig is wrong. While the store cannot be read,
 // or refuses for good, the Router goes on trying, with pauses.
 func Follow(w leaderelection.WatchConfig) (*Router, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	f, err := route.Follow(ctx, w, nil)
+	f, err := route.Follow(w, nil)
 	if err != nil {
-		cancel()
 		return nil, err
 	}
-	return &Router{table: f.Table, end: cancel, done: f.Done()}, nil
+	return &Router{f.Table, f.Close}, nil
 }
 
 // Close stops watching, and returns when that has ended. The Router's handlers then use the last record
 // until its term has run out.
-func (r *Router) Close() {
-	r.end()
-	<-r.done
-}
+func (r *Router) Close() { r.stop() }
 
 // Leader returns the newest record known, and whether it names a leader that may lead now. Use it
 // to show the leader, or to route by other means. The record's Token is nil.
@@ -171,10 +164,7 @@ type RedirectOptions struct {
 // in time, Redirect answers 503, with Retry-After until the earliest time at which there can be one. If
 // the leader's address is the one that the client came to, it answers 508.
 func (r *Router) Redirect(opts *RedirectOptions) http.Handler {
-	var o RedirectOptions
-	if opts != nil {
-		o = *opts
-	}
+	o := route.Or(opts)
 	if o.CheckAddress == nil {
 		o.CheckAddress = route.CheckAddress
 	}

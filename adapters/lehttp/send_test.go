@@ -779,10 +779,7 @@ func FuzzProxy(f *testing.F) {
 		})))
 	}
 	f.Fuzz(func(t *testing.T, bytes []byte, duplex bool) {
-		c, err := net.Dial("tcp", fronts[duplex])
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(net.Dial("tcp", fronts[duplex]))(t)
 		defer c.Close()
 		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
 		_, _ = c.Write(bytes)

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
 // ServeOptions are the settings of [Serve]. The zero value is right for most.
@@ -53,10 +55,7 @@ type Ending interface {
 // ended by itself. It returns an error if requests were broken off, or if the server has failed. In the
 // last case the campaign still runs.
 func Serve(ctx context.Context, campaign Ending, server *http.Server, listener net.Listener, opts *ServeOptions) error {
-	var o ServeOptions
-	if opts != nil {
-		o = *opts
-	}
+	o := route.Or(opts)
 	ending, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	server.Handler = closing(ending, server.Handler)

@@ -62,10 +62,7 @@ type kept struct {
 
 func (s *serving) dial() *kept {
 	s.t.Helper()
-	c, err := s.pipes.Dial(context.Background())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	c := must(s.pipes.Dial(context.Background()))(s.t)
 	return &kept{s.t, c, bufio.NewReader(c)}
 }
 
@@ -251,13 +248,10 @@ func TestProbes(t *testing.T) {
 		store := d.Handle()
 		leave := make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
-		campaign, err := le.Config{
+		campaign := must(le.Config{
 			Decider: store, LeaderID: "a", TermLength: T, MaxClockSkew: S,
 			OnElected: func(context.Context, *le.TimeView) { <-leave }, // heeds nothing
-		}.Start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		}.Start(ctx))(t)
 		h := lehttp.Probes(campaign, nil)
 		synctest.Wait()
 		expectProbes(t, "standing by", h, true, true, false, true)
@@ -335,13 +329,10 @@ func TestLiveTellsNoNames(t *testing.T) {
 		const T, place = 15 * time.Second, "arn:aws:dynamodb:eu-west-1:123456789012:table/elections"
 		store := memory.NewDecider().Handle()
 		ctx, cancel := context.WithCancel(t.Context())
-		campaign, err := le.Config{
+		campaign := must(le.Config{
 			Decider: store, LeaderID: "a", TermLength: T, MaxClockSkew: S,
 			OnElected: func(context.Context, *le.TimeView) {}, Logger: slog.New(slog.DiscardHandler),
-		}.Start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		}.Start(ctx))(t)
 		var text bytes.Buffer
 		h := lehttp.Live(campaign, &lehttp.LiveOptions{Logger: logger(&text)})
 		synctest.Wait()

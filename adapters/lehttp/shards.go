@@ -19,30 +19,23 @@ import (
 // has [RequireOwner], it refuses the request, which is then kept until the next owner is known.
 type ShardRouter struct {
 	shards *route.Shards
-	end    context.CancelFunc
-	done   <-chan struct{}
+	stop   func()
 }
 
 // FollowShards returns a ShardRouter that watches a group until Close. Use it in any process. In a
 // member it must outlive the membership: see [Follow]. It returns at once, and fails only if the
 // WatchConfig is wrong.
 func FollowShards(w shard.WatchConfig) (*ShardRouter, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	shards := route.NewShards(w.Clock)
-	done, err := shards.Follow(ctx, w)
+	shards, stop, err := route.FollowShards(w)
 	if err != nil {
-		cancel()
 		return nil, err
 	}
-	return &ShardRouter{shards: shards, end: cancel, done: done}, nil
+	return &ShardRouter{shards, stop}, nil
 }
 
 // Close stops watching, and returns when that has ended. The ShardRouter's handlers then use the last
 // assignment.
-func (r *ShardRouter) Close() {
-	r.end()
-	<-r.done
-}
+func (r *ShardRouter) Close() { r.stop() }
 
 // Assignment returns the newest assignment known, or nil. Use it to show the owners, or to route by
 // other means.
@@ -71,10 +64,7 @@ var noSuchShard = &refusal{status: http.StatusNotFound, why: route.ErrNoShard.Er
 // value.
 func (r *ShardRouter) Redirect(shardOf func(r *http.Request) string, opts *RedirectOptions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		var o RedirectOptions
-		if opts != nil {
-			o = *opts
-		}
+		o := route.Or(opts)
 		name := shardOf(req)
 		router, no := r.router(req.Context(), name, patient(o.Wait, 0))
 		if no != nil {
@@ -112,10 +102,7 @@ type ShardProxy struct {
 // A request that names no shard is answered 400. If the group does not have the shard, or no longer
 // has it, the answer is 404, even to a request that waits.
 func (r *ShardRouter) Proxy(shardOf func(r *http.Request) string, opts *ProxyOptions) *ShardProxy {
-	p := &ShardProxy{router: r, shardOf: shardOf, proxies: map[*route.Table]*Proxy{}}
-	if opts != nil {
-		p.o = *opts
-	}
+	p := &ShardProxy{router: r, shardOf: shardOf, o: route.Or(opts), proxies: map[*route.Table]*Proxy{}}
 	if p.o.Transport == nil && p.o.TLSFor == nil { // with TLSFor each shard has its own
 		p.own = newTransport(p.o.CheckAddress == nil, p.o.TLS)
 		p.o.Transport = p.own

@@ -62,10 +62,7 @@ func (g *group) member(id string, serve func(*shard.Member) http.Handler, change
 	for _, c := range change {
 		c(&cfg)
 	}
-	m, err := cfg.Start(context.Background())
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	m := must(cfg.Start(context.Background()))(g.t)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.hosts[id+":80"] = serve(m)
@@ -88,10 +85,7 @@ func withAMember(t *testing.T, serve func(*shard.Member) http.Handler, test func
 // router follows the group until it is closed.
 func (g *group) router() *lehttp.ShardRouter {
 	g.t.Helper()
-	r, err := lehttp.FollowShards(shard.WatchConfig{Store: g.Store})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	r := must(lehttp.FollowShards(shard.WatchConfig{Store: g.Store}))(g.t)
 	return r
 }
 

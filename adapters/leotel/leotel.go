@@ -138,8 +138,7 @@ func New(opts *Options) *Telemetry {
 // be called by any number of goroutines at once.
 type Election struct {
 	named
-	state    *measure.Election
-	in       measure.Instruments[metric.Int64Counter, metric.Float64Histogram]
+	trace    *leaderelection.Trace
 	callback metric.Registration
 }
 
@@ -148,40 +147,53 @@ type Election struct {
 // campaign, by Config.Trace, and close it when the campaign is over. The election's name and
 // the LeaderID become attributes of everything, and must be few in number.
 func (t *Telemetry) Candidate(election string, config leaderelection.Config) (*Election, error) {
-	e, err := t.add(election, config.LeaderID, measure.Options{
-		Clock: config.Clock, TermLength: config.TermLength, MaxClockSkew: config.MaxClockSkew,
-		ClockPolicy: config.ClockPolicy,
-	})
-	if err != nil {
-		return nil, err
-	}
-	e.begin()
-	return e, nil
+	return t.add(election, config.LeaderID, config)
 }
 
 // Observer is Candidate for a process that follows the election, with Watch or a router. It
 // has no leaderelection.candidate.
 func (t *Telemetry) Observer(election string, watch leaderelection.WatchConfig) (*Election, error) {
-	return t.add(election, "", measure.Options{
-		Clock: watch.Clock, MaxClockSkew: watch.MaxClockSkew, ClockPolicy: watch.ClockPolicy,
-	})
+	return t.add(election, "", leaderelection.Config{Clock: watch.Clock, MaxClockSkew: watch.MaxClockSkew, ClockPolicy: watch.ClockPolicy})
 }
 
-func (t *Telemetry) add(election, candidate string, o measure.Options) (*Election, error) {
-	e, m := &Election{named: t.named(election, candidate), state: measure.New(o)}, &maker{Meter: t.meter}
-	e.in = measure.NewInstruments(m.counter, m.histogram)
+func (t *Telemetry) add(election, candidate string, config leaderelection.Config) (*Election, error) {
+	e, m, state := &Election{named: t.named(election, candidate)}, &maker{Meter: t.meter}, measure.NewElection(config)
+	r := measure.Recorder[counter, histogram]{
+		State: state, Instruments: measure.NewInstruments(m.counter, m.histogram), Count: e.count, Observe: e.observe, Handover: e.handover,
+	}
 	var err error
-	e.callback, err = m.observe(func() []measure.Gauge { return e.state.Now().Gauges() }, e.with())
+	e.callback, err = m.observe(func() []measure.Gauge { return state.Now().Gauges() }, e.with())
 	if err != nil {
 		return nil, err
 	}
-	for _, event := range measure.FeedEvents() {
-		e.feedEvent(0, event)
-	}
+	r.Begin(candidate != "")
+	e.trace = leaderelection.JoinTraces(r.Trace(), &leaderelection.Trace{StoreOp: e.storeOp})
 	return e, nil
 }
 
-// named makes spans, and the attributes that all telemetry of one candidate has.
+// Close takes back what Candidate or Observer registered: the gauges are not reported any more.
+func (e *Election) Close() error { return e.callback.Unregister() }
+
+// Trace returns the hooks, for Config.Trace or WatchConfig.Trace. See
+// leaderelection.JoinTraces if others want hooks too.
+func (e *Election) Trace() *leaderelection.Trace { return e.trace }
+
+// storeOp makes a span. A read is not worth one.
+func (e *Election) storeOp(op leaderelection.StoreOp) {
+	if op.Kind != leaderelection.OpRead {
+		e.span("leaderelection."+string(op.Kind), op.Start, op.Start.Add(op.Duration), op.Err,
+			attribute.Int64("leaderelection.fencing_token", int64(op.Number)))
+	}
+}
+
+func (e *Election) handover(h measure.Handover) {
+	e.span("leaderelection.handover", h.From, h.To, nil,
+		attribute.Int64("leaderelection.fencing_token", int64(h.Number)),
+		attribute.Int64("leaderelection.previous_fencing_token", int64(h.Previous)),
+		attribute.String("leaderelection.cause", h.Cause))
+}
+
+// named makes spans and measurements, with the attributes that all telemetry of one candidate has.
 type named struct {
 	tracer trace.Tracer
 	common []attribute.KeyValue
@@ -195,103 +207,37 @@ func (t *Telemetry) named(election, candidate string) named {
 	return n
 }
 
-// begin makes the series of counters: one that is born at 1 has no increase that a rate
-// could see.
-func (e *Election) begin() {
-	e.transition(0, measure.Elected)
-	for _, cause := range measure.Causes() {
-		e.transition(0, measure.Transition{What: "ended", Cause: cause})
-	}
-	e.in.ClockSkews.Add(context.Background(), 0, e.with())
-	e.in.Duplicates.Add(context.Background(), 0, e.with())
-}
-
-func (e *Election) transition(n int64, what measure.Transition) {
-	e.in.Transitions.Add(context.Background(), n, e.with(attribute.String("leaderelection.transition", what.What), attribute.String("leaderelection.cause", what.Cause)))
-}
-
-// Close takes back what Candidate or Observer registered: the gauges are not reported any more.
-func (e *Election) Close() error { return e.callback.Unregister() }
-
-// Trace returns the hooks, for Config.Trace or WatchConfig.Trace. See
-// leaderelection.JoinTraces if others want hooks too.
-func (e *Election) Trace() *leaderelection.Trace {
-	return &leaderelection.Trace{
-		StoreOp:       e.storeOp,
-		StatusChanged: e.statusChanged,
-		Extended:      e.extended,
-		News:          e.news,
-		Feed:          e.feed,
-		ClockSkew:     e.clockSkew,
-		DuplicateID:   e.duplicate,
-		Job:           e.state.Job,
-	}
-}
-
 // with is the attributes that a measurement has.
 func (n named) with(more ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributes(append(more, n.common...)...)
 }
 
-func (e *Election) storeOp(op leaderelection.StoreOp) {
-	ctx := context.Background()
-	e.state.StoreOp(op)
-	outcome := e.with(attribute.String("leaderelection.operation", string(op.Kind)), attribute.String("leaderelection.outcome", measure.Outcome(op)))
-	e.in.Operations.Add(ctx, 1, outcome)
-	e.in.OperationDuration.Record(ctx, op.Duration.Seconds(), outcome)
-	if op.Kind == leaderelection.OpExtend {
-		if op.Err == nil {
-			e.in.ExtensionDuration.Record(ctx, op.Duration.Seconds(), e.with())
-		} else {
-			e.in.ExtensionFailures.Add(ctx, 1, e.with(attribute.String("error.type", measure.ErrorType(op.Err))))
-		}
+// labels are the names of an instrument's own attributes.
+type labels []string
+
+func (l labels) of(values []string) (all []attribute.KeyValue) {
+	for i, v := range values {
+		all = append(all, attribute.String(l[i], v))
 	}
-	if op.Kind == leaderelection.OpRead {
-		return // not worth a span
-	}
-	e.span("leaderelection."+string(op.Kind), op.Start, op.Start.Add(op.Duration), op.Err,
-		attribute.Int64("leaderelection.fencing_token", int64(op.Number)))
+	return all
 }
 
-func (e *Election) statusChanged(c leaderelection.StatusChange) {
-	if what, is := e.state.StatusChanged(c); is {
-		e.transition(1, what)
-	}
+type counter struct {
+	metric.Int64Counter
+	labels labels
 }
 
-func (e *Election) extended(x leaderelection.ViewExtended) {
-	share, known := e.state.Extended(x)
-	if x.Extension > 0 {
-		e.in.ExtensionReserve.Record(context.Background(), x.Remaining.Seconds(), e.with())
-	}
-	if known {
-		e.in.ReserveRatio.Record(context.Background(), share, e.with())
-	}
+type histogram struct {
+	metric.Float64Histogram
+	labels labels
 }
 
-func (e *Election) news(r leaderelection.RaceEntry) {
-	if h, over := e.state.News(r); over {
-		e.span("leaderelection.handover", h.From, h.To, nil,
-			attribute.Int64("leaderelection.fencing_token", int64(h.Number)),
-			attribute.Int64("leaderelection.previous_fencing_token", int64(h.Previous)),
-			attribute.String("leaderelection.cause", h.Cause))
-	}
+func (n named) count(c counter, by int, values ...string) {
+	c.Add(context.Background(), int64(by), n.with(c.labels.of(values)...))
 }
 
-func (e *Election) feed(f leaderelection.FeedEvent) {
-	e.feedEvent(1, measure.FeedEvent(f))
-}
-
-func (e *Election) feedEvent(n int64, event string) {
-	e.in.FeedEvents.Add(context.Background(), n, e.with(attribute.String("leaderelection.event", event)))
-}
-
-func (e *Election) clockSkew(*leaderelection.ClockSkewError) {
-	e.in.ClockSkews.Add(context.Background(), 1, e.with())
-}
-
-func (e *Election) duplicate(leaderelection.RaceEntry) {
-	e.in.Duplicates.Add(context.Background(), 1, e.with())
+func (n named) observe(h histogram, value float64, values ...string) {
+	h.Record(context.Background(), value, n.with(h.labels.of(values)...))
 }
 
 // maker makes instruments, and keeps what the meter has against them.
@@ -300,16 +246,16 @@ type maker struct {
 	faults []error
 }
 
-func (m *maker) counter(name, unit, help string, _ ...string) metric.Int64Counter {
+func (m *maker) counter(name, unit, help string, names ...string) counter {
 	c, err := m.Int64Counter("leaderelection."+name, metric.WithUnit(unit), metric.WithDescription(help))
 	m.faults = append(m.faults, err)
-	return c
+	return counter{c, names}
 }
 
-func (m *maker) histogram(bounds []float64, name, unit, help string, _ ...string) metric.Float64Histogram {
+func (m *maker) histogram(bounds []float64, name, unit, help string, names ...string) histogram {
 	h, err := m.Float64Histogram("leaderelection."+name, metric.WithUnit(unit), metric.WithDescription(help), metric.WithExplicitBucketBoundaries(bounds...))
 	m.faults = append(m.faults, err)
-	return h
+	return histogram{h, names}
 }
 
 // observe makes the instruments of what now returns. Whenever the metrics are collected, they
@@ -373,8 +319,7 @@ func kindOf(name string) trace.SpanKind {
 // called by any number of goroutines at once.
 type Group struct {
 	named
-	state    *measure.Group
-	in       measure.GroupInstruments[metric.Int64Counter]
+	trace    *shard.Trace
 	callback metric.Registration
 }
 
@@ -383,17 +328,15 @@ type Group struct {
 // by Config.ShardTrace, and close it when the member is done. Attributes are those of a
 // candidate: the group is the election, and the MemberID the candidate.
 func (t *Telemetry) Member(group string, config shard.Config) (*Group, error) {
-	g, m := &Group{named: t.named(group, config.MemberID), state: measure.NewGroup(config.Clock)}, &maker{Meter: t.meter}
-	g.in = measure.NewGroupInstruments(m.counter)
+	g, m, state := &Group{named: t.named(group, config.MemberID)}, &maker{Meter: t.meter}, measure.NewGroup(config.Clock)
+	r := measure.GroupRecorder[counter]{State: state, GroupInstruments: measure.NewGroupInstruments(m.counter), Count: g.count, Gone: g.letGo}
 	var err error
-	g.callback, err = m.observe(func() []measure.Gauge { return g.state.Now().Gauges() }, g.with())
+	g.callback, err = m.observe(func() []measure.Gauge { return state.Now().Gauges() }, g.with())
 	if err != nil {
 		return nil, err
 	}
-	g.in.Taken.Add(context.Background(), 0, g.with())
-	for _, cause := range measure.GroupCauses() {
-		g.in.LetGo.Add(context.Background(), 0, g.with(attribute.String("leaderelection.cause", cause)))
-	}
+	r.Begin()
+	g.trace = r.Trace()
 	return g, nil
 }
 
@@ -401,18 +344,9 @@ func (t *Telemetry) Member(group string, config shard.Config) (*Group, error) {
 func (g *Group) Close() error { return g.callback.Unregister() }
 
 // Trace returns the hooks, for Config.ShardTrace.
-func (g *Group) Trace() *shard.Trace {
-	return &shard.Trace{
-		Owns: func(shard.Owns) {
-			g.state.Owns()
-			g.in.Taken.Add(context.Background(), 1, g.with())
-		},
-		LetGo: func(e shard.LetGo) {
-			why := attribute.String("leaderelection.cause", g.state.LetGo(e.Cause))
-			g.in.LetGo.Add(context.Background(), 1, g.with(why))
-			g.span("leaderelection.shard.let_go", e.Asked, e.Time, nil, why,
-				attribute.String("leaderelection.shard", e.Owned.Name()), attribute.Int64("leaderelection.shard.fencing_token", int64(e.Owned.ElectionNumber())))
-		},
-		Assignment: g.state.Assignment,
-	}
+func (g *Group) Trace() *shard.Trace { return g.trace }
+
+func (g *Group) letGo(e shard.LetGo, cause string) {
+	g.span("leaderelection.shard.let_go", e.Asked, e.Time, nil, attribute.String("leaderelection.cause", cause),
+		attribute.String("leaderelection.shard", e.Owned.Name()), attribute.Int64("leaderelection.shard.fencing_token", int64(e.Owned.ElectionNumber())))
 }

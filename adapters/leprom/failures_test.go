@@ -98,10 +98,7 @@ var quoted = regexp.MustCompile("`([^`]+)`")
 // What docs/operations.md tells an operator to look for in a failure is seen in it, and is not
 // seen if all is well. No other warning is said.
 func TestFailures(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../docs/operations.md"))(t)
 	well := observe(t, func(f *fleet) func() { return f.healed })
 	if len(well.lines) > 0 {
 		t.Errorf("though nothing has happened it says %q", well.lines)
@@ -294,15 +291,9 @@ func (f *fleet) candidate(ctx context.Context, t *testing.T, election *memory.De
 			}
 		},
 	}
-	measured, err := n.metrics.Candidate("orders", config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	measured := must(n.metrics.Candidate("orders", config))(t)
 	config.Trace = measured.Trace()
-	campaign, err := config.Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	campaign := must(config.Start(ctx))(t)
 	t.Cleanup(func() { <-campaign.Done() })
 	f.all = append(f.all, n)
 	return n

@@ -95,17 +95,10 @@ type Metrics struct {
 	in      measure.Instruments[*prometheus.CounterVec, *prometheus.HistogramVec]
 	groupIn measure.GroupInstruments[*prometheus.CounterVec]
 
-	vectors, groupVectors vectors // what in and groupIn hold
-
-	mu        sync.Mutex
-	elections map[names]*Election
-	groups    map[names]*Group
+	elections, groups *series
 }
 
 var _ prometheus.Collector = (*Metrics)(nil)
-
-// names are the two labels that all metrics have.
-type names struct{ election, candidate string }
 
 // Options are for [New]. The zero value is right for most.
 type Options struct {
@@ -117,27 +110,20 @@ type Options struct {
 
 // New returns Metrics of no election.
 func New(opts *Options) *Metrics {
-	if opts == nil {
-		opts = &Options{}
-	}
-	m := &Metrics{elections: map[names]*Election{}, groups: map[names]*Group{}}
-	histogram := m.vectors.histogram
-	if opts.NoHistograms {
+	m := &Metrics{elections: newSeries(measure.Snapshot{}.Gauges()), groups: newSeries(measure.GroupSnapshot{}.Gauges())}
+	histogram := m.elections.histogram
+	if opts != nil && opts.NoHistograms {
 		histogram = func([]float64, string, string, string, ...string) *prometheus.HistogramVec { return nil }
 	}
-	m.in = measure.NewInstruments(m.vectors.counter, histogram)
-	m.groupIn = measure.NewGroupInstruments(m.groupVectors.counter)
+	m.in = measure.NewInstruments(m.elections.counter, histogram)
+	m.groupIn = measure.NewGroupInstruments(m.groups.counter)
 	return m
 }
 
 // Election is what is measured of one candidate, or observer, of an election.
 type Election struct {
-	metrics *Metrics
-	names
-	state *measure.Election
-
-	mu     sync.Mutex
-	closed bool
+	subject *subject
+	trace   *leaderelection.Trace
 }
 
 // Candidate measures the candidate that config describes, in the election of that
@@ -145,166 +131,38 @@ type Election struct {
 // campaign is over. It refuses a candidate that is being measured already: the election's
 // name and the LeaderID tell the series of one process apart.
 func (m *Metrics) Candidate(election string, config leaderelection.Config) (*Election, error) {
-	e, err := m.add(names{election, config.LeaderID}, measure.Options{
-		Clock: config.Clock, TermLength: config.TermLength, MaxClockSkew: config.MaxClockSkew,
-		ClockPolicy: config.ClockPolicy,
-	})
-	if err != nil {
-		return nil, err
-	}
-	e.begin()
-	return e, nil
-}
-
-// begin makes a candidate's series of counters: one that is born at 1 has no increase
-// that a rate could see.
-func (e *Election) begin() {
-	in := &e.metrics.in
-	in.Transitions.WithLabelValues(e.election, e.candidate, measure.Elected.What, measure.Elected.Cause)
-	for _, cause := range measure.Causes() {
-		in.Transitions.WithLabelValues(e.election, e.candidate, "ended", cause)
-	}
-	in.ClockSkews.WithLabelValues(e.election, e.candidate)
-	in.Duplicates.WithLabelValues(e.election, e.candidate)
+	return m.add(election, config.LeaderID, config)
 }
 
 // Observer is Candidate for a process that follows the election, with Watch or a
 // router. Its series have no leaderelection_candidate; so a process can have one
 // observer of an election measured.
 func (m *Metrics) Observer(election string, watch leaderelection.WatchConfig) (*Election, error) {
-	return m.add(names{election, ""}, measure.Options{
-		Clock: watch.Clock, MaxClockSkew: watch.MaxClockSkew, ClockPolicy: watch.ClockPolicy,
-	})
+	return m.add(election, "", leaderelection.Config{Clock: watch.Clock, MaxClockSkew: watch.MaxClockSkew, ClockPolicy: watch.ClockPolicy})
 }
 
-func (m *Metrics) add(n names, o measure.Options) (*Election, error) {
-	n.election, n.candidate = strings.ToValidUTF8(n.election, "\uFFFD"), strings.ToValidUTF8(n.candidate, "\uFFFD")
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.elections[n] != nil {
-		return nil, fmt.Errorf("leprom: candidate %q of election %q is being measured already: close that one first, or give each election a name", n.candidate, n.election)
+func (m *Metrics) add(election, candidate string, config leaderelection.Config) (*Election, error) {
+	state := measure.NewElection(config)
+	s, err := m.elections.add("candidate", "election", names{election, candidate}, func() []measure.Gauge { return state.Now().Gauges() })
+	if err != nil {
+		return nil, err
 	}
-	e := &Election{metrics: m, names: n, state: measure.New(o)}
-	m.elections[n] = e
-	for _, event := range measure.FeedEvents() {
-		m.in.FeedEvents.WithLabelValues(n.election, n.candidate, event)
-	}
-	return e, nil
-}
-
-// Close takes the Election's series away. What its campaign still tells is ignored.
-// It may be called more than once.
-func (e *Election) Close() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return
-	}
-	e.closed = true
-	e.metrics.vectors.forget(e.names)
-	e.metrics.mu.Lock()
-	delete(e.metrics.elections, e.names)
-	e.metrics.mu.Unlock()
-}
-
-// Describe implements prometheus.Collector.
-func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, v := range slices.Concat(m.vectors, m.groupVectors) {
-		v.Describe(to)
-	}
-	for _, desc := range slices.Concat(gauges, groupGauges) {
-		to <- desc
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (m *Metrics) Collect(to chan<- prometheus.Metric) {
-	for _, v := range slices.Concat(m.vectors, m.groupVectors) {
-		v.Collect(to)
-	}
-	m.mu.Lock()
-	elections, groups := slices.Collect(maps.Values(m.elections)), slices.Collect(maps.Values(m.groups))
-	m.mu.Unlock()
-	for _, e := range elections {
-		e.collect(to, gauges, e.state.Now().Gauges())
-	}
-	for _, g := range groups {
-		g.collect(to, groupGauges, g.state.Now().Gauges())
-	}
+	r := measure.Recorder[*prometheus.CounterVec, *prometheus.HistogramVec]{State: state, Instruments: m.in, Count: s.count, Observe: s.observe}
+	r.Begin(candidate != "")
+	return &Election{s, r.Trace()}, nil
 }
 
 // Trace returns the hooks, for Config.Trace or WatchConfig.Trace.
-func (e *Election) Trace() *leaderelection.Trace {
-	in := &e.metrics.in
-	return &leaderelection.Trace{
-		StoreOp:       hook(e, e.storeOp),
-		StatusChanged: hook(e, e.statusChanged),
-		Extended:      hook(e, e.extended),
-		News:          hook(e, func(r leaderelection.RaceEntry) { e.state.News(r) }),
-		Feed:          hook(e, func(f leaderelection.FeedEvent) { e.count(in.FeedEvents, measure.FeedEvent(f)) }),
-		ClockSkew:     hook(e, func(*leaderelection.ClockSkewError) { e.count(in.ClockSkews) }),
-		DuplicateID:   hook(e, func(leaderelection.RaceEntry) { e.count(in.Duplicates) }),
-		Job:           hook(e, e.state.Job),
-	}
-}
+func (e *Election) Trace() *leaderelection.Trace { return e.trace }
 
-// hook is own, while e is not closed.
-func hook[E any](e *Election, own func(E)) func(E) {
-	return func(x E) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if !e.closed {
-			own(x)
-		}
-	}
-}
-
-func (e *Election) storeOp(op leaderelection.StoreOp) {
-	in := &e.metrics.in
-	e.state.StoreOp(op)
-	kind, outcome, took := string(op.Kind), measure.Outcome(op), op.Duration.Seconds()
-	e.count(in.Operations, kind, outcome)
-	e.observe(in.OperationDuration, took, kind, outcome)
-	switch {
-	case op.Kind != leaderelection.OpExtend:
-	case op.Err == nil:
-		e.observe(in.ExtensionDuration, took)
-	default:
-		e.count(in.ExtensionFailures, measure.ErrorType(op.Err))
-	}
-}
-
-func (e *Election) statusChanged(c leaderelection.StatusChange) {
-	if what, is := e.state.StatusChanged(c); is {
-		e.count(e.metrics.in.Transitions, what.What, what.Cause)
-	}
-}
-
-func (e *Election) extended(x leaderelection.ViewExtended) {
-	share, known := e.state.Extended(x)
-	if x.Extension > 0 {
-		e.observe(e.metrics.in.ExtensionReserve, x.Remaining.Seconds())
-	}
-	if known {
-		e.observe(e.metrics.in.ReserveRatio, share)
-	}
-}
-
-func (e *Election) count(v *prometheus.CounterVec, more ...string) {
-	v.WithLabelValues(append([]string{e.election, e.candidate}, more...)...).Inc()
-}
-
-func (e *Election) observe(v *prometheus.HistogramVec, value float64, more ...string) {
-	if v != nil {
-		v.WithLabelValues(append([]string{e.election, e.candidate}, more...)...).Observe(value)
-	}
-}
+// Close takes the Election's series away. What its campaign still tells is ignored.
+// It may be called more than once.
+func (e *Election) Close() { e.subject.close() }
 
 // Group is what is measured of one member of a group of package shard.
 type Group struct {
-	metrics *Metrics
-	names
-	state *measure.Group
+	subject *subject
+	trace   *shard.Trace
 }
 
 // Member measures the member that config describes, in the group of that name: give what it
@@ -312,51 +170,47 @@ type Group struct {
 // refuses a member that is being measured already. Labels are those of a candidate: the
 // group is the election, and the MemberID the candidate.
 func (m *Metrics) Member(group string, config shard.Config) (*Group, error) {
-	n := names{strings.ToValidUTF8(group, "\uFFFD"), strings.ToValidUTF8(config.MemberID, "\uFFFD")}
-	g := &Group{metrics: m, names: n, state: measure.NewGroup(config.Clock)}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.groups[n] != nil {
-		return nil, fmt.Errorf("leprom: member %q of group %q is being measured already: close that one first, or give each group a name", n.candidate, n.election)
+	state := measure.NewGroup(config.Clock)
+	s, err := m.groups.add("member", "group", names{group, config.MemberID}, func() []measure.Gauge { return state.Now().Gauges() })
+	if err != nil {
+		return nil, err
 	}
-	m.groups[n] = g
-	m.groupIn.Taken.WithLabelValues(n.election, n.candidate)
-	for _, cause := range measure.GroupCauses() {
-		m.groupIn.LetGo.WithLabelValues(n.election, n.candidate, cause)
-	}
-	return g, nil
+	r := measure.GroupRecorder[*prometheus.CounterVec]{State: state, GroupInstruments: m.groupIn, Count: s.count}
+	r.Begin()
+	return &Group{s, r.Trace()}, nil
 }
 
 // Trace returns the hooks, for Config.ShardTrace.
-func (g *Group) Trace() *shard.Trace {
-	return &shard.Trace{
-		Owns: func(shard.Owns) {
-			g.state.Owns()
-			g.count(g.metrics.groupIn.Taken)
-		},
-		LetGo:      func(e shard.LetGo) { g.count(g.metrics.groupIn.LetGo, g.state.LetGo(e.Cause)) },
-		Assignment: g.state.Assignment,
-	}
-}
+func (g *Group) Trace() *shard.Trace { return g.trace }
 
 // Close takes the Group's series away. What its member still tells is ignored. It may be
 // called more than once.
-func (g *Group) Close() {
-	g.metrics.mu.Lock()
-	defer g.metrics.mu.Unlock()
-	if g.metrics.groups[g.names] != g {
-		return
+func (g *Group) Close() { g.subject.close() }
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, s := range []*series{m.elections, m.groups} {
+		for _, v := range s.vectors {
+			v.Describe(to)
+		}
+		for _, desc := range s.gauges {
+			to <- desc
+		}
 	}
-	delete(g.metrics.groups, g.names)
-	g.metrics.groupVectors.forget(g.names)
 }
 
-// count counts, while g is not closed.
-func (g *Group) count(v *prometheus.CounterVec, more ...string) {
-	g.metrics.mu.Lock()
-	defer g.metrics.mu.Unlock()
-	if g.metrics.groups[g.names] == g {
-		v.WithLabelValues(append([]string{g.election, g.candidate}, more...)...).Inc()
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(to chan<- prometheus.Metric) {
+	for _, s := range []*series{m.elections, m.groups} {
+		for _, v := range s.vectors {
+			v.Collect(to)
+		}
+		s.mu.Lock()
+		all := slices.Collect(maps.Values(s.subjects))
+		s.mu.Unlock()
+		for _, one := range all {
+			one.collect(to)
+		}
 	}
 }
 
@@ -366,8 +220,17 @@ const (
 	candidateLabel = "leaderelection_candidate"
 )
 
-// vectors are the metrics of candidates, or of members, that are counted as things happen.
-type vectors []vector
+// names are the values of these two labels.
+type names struct{ election, candidate string }
+
+// series are the metrics of all candidates and observers, or of all members.
+type series struct {
+	vectors []vector           // of what is counted as things happen
+	gauges  []*prometheus.Desc // in the order of package measure
+
+	mu       sync.Mutex
+	subjects map[names]*subject
+}
 
 // vector is a CounterVec or a HistogramVec.
 type vector interface {
@@ -375,22 +238,95 @@ type vector interface {
 	DeletePartialMatch(prometheus.Labels) int
 }
 
-func (v *vectors) counter(name, unit, help string, labels ...string) *prometheus.CounterVec {
+func newSeries(gauges []measure.Gauge) *series {
+	s := &series{subjects: map[names]*subject{}}
+	for _, g := range gauges {
+		s.gauges = append(s.gauges, prometheus.NewDesc(nameOf(g.Name, g.Unit, g.Total), g.Help, labelsOf(), nil))
+	}
+	return s
+}
+
+func (s *series) counter(name, unit, help string, labels ...string) *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: nameOf(name, unit, true), Help: help}, labelsOf(labels...))
-	*v = append(*v, c)
+	s.vectors = append(s.vectors, c)
 	return c
 }
 
-func (v *vectors) histogram(bounds []float64, name, unit, help string, labels ...string) *prometheus.HistogramVec {
+func (s *series) histogram(bounds []float64, name, unit, help string, labels ...string) *prometheus.HistogramVec {
 	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: nameOf(name, unit, false), Help: help, Buckets: bounds}, labelsOf(labels...))
-	*v = append(*v, h)
+	s.vectors = append(s.vectors, h)
 	return h
 }
 
-// forget takes all series of n away.
-func (v vectors) forget(n names) {
-	for _, each := range v {
-		each.DeletePartialMatch(prometheus.Labels{electionLabel: n.election, candidateLabel: n.candidate})
+// subject is one candidate, observer or member that is measured.
+type subject struct {
+	names
+	of  *series
+	now func() []measure.Gauge
+
+	mu     sync.Mutex
+	closed bool
+}
+
+func (s *series) add(what, where string, n names, now func() []measure.Gauge) (*subject, error) {
+	n.election, n.candidate = strings.ToValidUTF8(n.election, "\uFFFD"), strings.ToValidUTF8(n.candidate, "\uFFFD")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.subjects[n] != nil {
+		return nil, fmt.Errorf("leprom: %s %q of %s %q is being measured already: close that one first, or give each %[3]s a name", what, n.candidate, where, n.election)
+	}
+	s.subjects[n] = &subject{names: n, of: s, now: now}
+	return s.subjects[n], nil
+}
+
+// close takes all its series away.
+func (s *subject) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	for _, v := range s.of.vectors {
+		v.DeletePartialMatch(prometheus.Labels{electionLabel: s.election, candidateLabel: s.candidate})
+	}
+	s.of.mu.Lock()
+	delete(s.of.subjects, s.names)
+	s.of.mu.Unlock()
+}
+
+// values are those of all labels.
+func (s *subject) values(more []string) []string {
+	return append([]string{s.election, s.candidate}, more...)
+}
+
+// count counts, while s is not closed.
+func (s *subject) count(v *prometheus.CounterVec, n int, more ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		v.WithLabelValues(s.values(more)...).Add(float64(n))
+	}
+}
+
+func (s *subject) observe(v *prometheus.HistogramVec, value float64, more ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed && v != nil {
+		v.WithLabelValues(s.values(more)...).Observe(value)
+	}
+}
+
+// collect reports how s stands.
+func (s *subject) collect(to chan<- prometheus.Metric) {
+	for i, g := range s.now() {
+		kind := prometheus.GaugeValue
+		if g.Total {
+			kind = prometheus.CounterValue
+		}
+		if g.Known {
+			to <- prometheus.MustNewConstMetric(s.of.gauges[i], kind, g.Float(), s.election, s.candidate)
+		}
 	}
 }
 
@@ -412,27 +348,4 @@ func labelsOf(more ...string) []string {
 		all = append(all, strings.ReplaceAll(label, ".", "_"))
 	}
 	return all
-}
-
-// gauges and groupGauges describe the gauges of package measure, in its order.
-var gauges, groupGauges = described(measure.Snapshot{}.Gauges()), described(measure.GroupSnapshot{}.Gauges())
-
-func described(all []measure.Gauge) (descs []*prometheus.Desc) {
-	for _, g := range all {
-		descs = append(descs, prometheus.NewDesc(nameOf(g.Name, g.Unit, g.Total), g.Help, labelsOf(), nil))
-	}
-	return descs
-}
-
-// collect reports how n stands.
-func (n names) collect(to chan<- prometheus.Metric, descs []*prometheus.Desc, now []measure.Gauge) {
-	for i, g := range now {
-		kind := prometheus.GaugeValue
-		if g.Total {
-			kind = prometheus.CounterValue
-		}
-		if g.Known {
-			to <- prometheus.MustNewConstMetric(descs[i], kind, g.Float(), n.election, n.candidate)
-		}
-	}
 }

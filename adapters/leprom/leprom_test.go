@@ -32,6 +32,17 @@ const (
 	S = measuretest.S
 )
 
+// must is for what has to work: must(f())(t) is the result of f.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
 // rig is a Metrics that is registered.
 type rig struct {
 	*leprom.Metrics
@@ -50,10 +61,7 @@ func newRigWith(o *leprom.Options) *rig {
 // value; of a histogram the count, and as name_sum the sum.
 func (r *rig) read(t *testing.T) map[string]float64 {
 	t.Helper()
-	families, err := r.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must(r.registry.Gather())(t)
 	series := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -93,10 +101,7 @@ func (r *rig) expect(t *testing.T, of string, want map[string]float64) {
 // count is how many series there are, each bucket being one.
 func (r *rig) count(t *testing.T) (n int) {
 	t.Helper()
-	families, err := r.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must(r.registry.Gather())(t)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			n++
@@ -120,16 +125,10 @@ func TestMetrics(t *testing.T) {
 			Decider: store, LeaderID: "a", TermLength: T, MaxClockSkew: S,
 			OnElected: func(ctx context.Context, _ *le.TimeView) { <-ctx.Done() },
 		}
-		election, err := r.Candidate("orders", config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		election := must(r.Candidate("orders", config))(t)
 		config.Trace = le.JoinTraces(election.Trace(), &le.Trace{StoreOp: func(le.StoreOp) { hooked++ }})
 		ctx, cancel := context.WithCancel(t.Context())
-		campaign, err := config.Start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		campaign := must(config.Start(ctx))(t)
 		synctest.Wait()
 		r.expect(t, "orders/a", map[string]float64{
 			"is_leader": 1, "fencing_token": first, "view_remaining_seconds": 14, "transitions_total{won,elected}": 1, "transitions_total{expired,ended}": 0,
@@ -175,10 +174,7 @@ func TestMetrics(t *testing.T) {
 func TestLeaderless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
-		observer, err := r.Observer("orders", le.WatchConfig{Decider: memory.NewDecider(), MaxClockSkew: S})
-		if err != nil {
-			t.Fatal(err)
-		}
+		observer := must(r.Observer("orders", le.WatchConfig{Decider: memory.NewDecider(), MaxClockSkew: S}))(t)
 		expect := func(now, all float64) {
 			t.Helper()
 			r.expect(t, "orders/", map[string]float64{"leaderless_seconds": now, "leaderless_time_seconds_total": all})
@@ -227,10 +223,7 @@ func TestObserverSettings(t *testing.T) {
 			"its time": {le.WatchConfig{Clock: behind}, 1, 0, 5},
 		} {
 			r := newRig()
-			observer, err := r.Observer("orders", c.watch)
-			if err != nil {
-				t.Fatal(err)
-			}
+			observer := must(r.Observer("orders", c.watch))(t)
 			clock := c.watch.Clock
 			if clock == nil {
 				clock = clocks.System()
@@ -253,20 +246,14 @@ func TestManyElections(t *testing.T) {
 	var elections []*leprom.Election
 	add := func(election, id string) {
 		t.Helper()
-		e, err := r.Candidate(election, le.Config{LeaderID: id})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must(r.Candidate(election, le.Config{LeaderID: id}))(t)
 		hooks[election+"/"+id] = e.Trace()
 		elections = append(elections, e)
 	}
 	add("orders", "a")
 	add("orders", "b")
 	add("billing", "a")
-	observer, err := r.Observer("orders", le.WatchConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	observer := must(r.Observer("orders", le.WatchConfig{}))(t)
 	if _, err := r.Candidate("orders", le.Config{LeaderID: "a"}); err == nil || !strings.Contains(err.Error(), `"orders"`) {
 		t.Errorf("a candidate twice: %v", err)
 	}
@@ -301,27 +288,25 @@ func TestManyElections(t *testing.T) {
 	}
 }
 
-// However much goes wrong, a candidate has no more series than the documentation says. And
-// names, units and help texts are as Prometheus wants them.
+// However much goes wrong, a candidate has no more series than the documentation says, with histograms and
+// without: then everything else is there. And names, units and help texts are as Prometheus wants them.
 func TestCardinalityAndConventions(t *testing.T) {
-	r := newRig()
-	e, err := r.Candidate("orders", le.Config{LeaderID: "a"})
-	if err != nil {
-		t.Fatal(err)
+	with, without := newRig(), newRigWith(&leprom.Options{NoHistograms: true})
+	for r, c := range map[*rig]struct{ least, most int }{with: {200, 500}, without: {44, 44}} {
+		e := must(r.Candidate("orders", le.Config{LeaderID: "a"}))(t)
+		quiet := r.count(t)
+		measuretest.Everything(e.Trace())
+		if most := r.count(t); most > c.most || most < c.least || quiet > 50 {
+			t.Errorf("%d series at first, %d at most: say so in the documentation", quiet, most)
+		}
 	}
-	quiet := r.count(t)
-	measuretest.Everything(e.Trace())
-	if most := r.count(t); most > 500 || most < 200 || quiet > 50 {
-		t.Errorf("%d series at first, %d at most: say so in the documentation", quiet, most)
+	all, few := with.read(t), without.read(t)
+	for name := range all {
+		if _, there := few[name]; !there && !strings.Contains(name, "duration_seconds") && !strings.Contains(name, "extension_reserve") {
+			t.Errorf("%s is left out", name)
+		}
 	}
-	families, err := r.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	problems, err := promlint.NewWithMetricFamilies(families).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	problems := must(promlint.NewWithMetricFamilies(must(with.registry.Gather())(t)).Lint())(t)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
@@ -341,37 +326,12 @@ func TestNoOffsetOfClocksThatAreNotCompared(t *testing.T) {
 	} {
 		r := newRig()
 		c.config.LeaderID = "a"
-		e, err := r.Candidate("orders", c.config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must(r.Candidate("orders", c.config))(t)
 		e.Trace().StoreOp(le.StoreOp{Kind: le.OpExtend, Start: time.Now(), CommitTS: time.Now().Add(-time.Hour)})
 		if _, told := r.read(t)["orders/a clock_offset_seconds"]; told != c.told {
 			t.Errorf("%s: %v", name, told)
 		}
 		r.expect(t, "orders/a", map[string]float64{"clock_max_skew_seconds": c.skew, "term_length_seconds": c.term})
-	}
-}
-
-// Without histograms a candidate is as many series as the documentation says at most, and everything
-// else is there.
-func TestWithoutHistograms(t *testing.T) {
-	with, without := newRig(), newRigWith(&leprom.Options{NoHistograms: true})
-	for _, r := range []*rig{with, without} {
-		e, err := r.Candidate("orders", le.Config{LeaderID: "a"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		measuretest.Everything(e.Trace())
-	}
-	if n := without.count(t); n != 44 {
-		t.Errorf("%d series", n)
-	}
-	all, few := with.read(t), without.read(t)
-	for name := range all {
-		if _, there := few[name]; !there && !strings.Contains(name, "duration_seconds") && !strings.Contains(name, "extension_reserve") {
-			t.Errorf("%s is left out", name)
-		}
 	}
 }
 
@@ -400,10 +360,7 @@ func TestCandidateOfAJob(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig()
 				config := le.Config{Decider: memory.NewDecider(), LeaderID: "a", Logger: slog.New(slog.DiscardHandler)}
-				e, err := r.Candidate("orders", config)
-				if err != nil {
-					t.Fatal(err)
-				}
+				e := must(r.Candidate("orders", config))(t)
 				config.Trace = e.Trace()
 				_ = c.begin(config)
 				synctest.Wait()
@@ -418,10 +375,7 @@ func TestCandidateOfAJob(t *testing.T) {
 func TestJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
-		observer, err := r.Observer("orders", le.WatchConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		observer := must(r.Observer("orders", le.WatchConfig{}))(t)
 		news := observer.Trace().News
 		is := func(hold, leaderless float64) {
 			t.Helper()
@@ -470,18 +424,12 @@ func TestMember(t *testing.T) {
 				Store:    records.Store,
 				MemberID: id, Shards: shard.Numbered(6), OnOwned: func(ctx context.Context, _ *shard.Owned) error { <-ctx.Done(); return nil },
 			}
-			g, err := r.Member("orders", cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := must(r.Member("orders", cfg))(t)
 			if _, err := r.Member("orders", cfg); err == nil {
 				t.Error("measured twice")
 			}
 			cfg.ShardTrace = g.Trace()
-			m, err := cfg.Start(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must(cfg.Start(t.Context()))(t)
 			return m, g.Close
 		}
 		a, closeA := join("a")

@@ -29,6 +29,7 @@ package fakeclock
 
 import (
 	"context"
+	"math"
 	"runtime/metrics"
 	"sync"
 	"time"
@@ -43,8 +44,7 @@ type Clock struct {
 	wall     time.Time
 	elapsed  time.Duration
 	sleepers map[*sleeper]struct{}
-	naps     uint64        // how often somebody has fallen asleep
-	arrived  chan struct{} // closed when somebody falls asleep; made for the first who waits
+	naps     uint64 // how often somebody has fallen asleep
 }
 
 // sleeper is somebody who sleeps.
@@ -107,14 +107,6 @@ func (c *Clock) Set(t time.Time) {
 	c.wake()
 }
 
-// Sleepers is how many sleep by this clock now. A campaign at rest is one, an observer
-// is another.
-func (c *Clock) Sleepers() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.sleepers)
-}
-
 // settled is for how long nobody may have fallen asleep anew before all counts as done.
 // It is real time, since what is awake then waits for no clock: a candidate sleeps also
 // while the store answers it, and wakes with the answer.
@@ -127,20 +119,28 @@ const settled = 5 * time.Millisecond
 // nobody falls asleep only after it, and between two to let what was woken do its work.
 // A store's answer that comes over a network later than in those milliseconds is not waited for.
 func (c *Clock) AwaitSleepers(ctx context.Context, n int) error {
+	return c.atRest(ctx, nil, n, func() (enough bool) { return true })
+}
+
+// atRest calls do whenever at least n sleep, and all is still, until do returns true or done is closed. It
+// returns context.Cause(ctx) as soon as ctx has ended.
+func (c *Clock) atRest(ctx context.Context, done <-chan struct{}, n int, do func() (enough bool)) error {
 	for tries := 0; ; tries++ {
-		if err := c.awaitCount(ctx, n); err != nil {
-			return err
-		}
 		before := c.rest()
-		pause := time.NewTimer(settled)
 		select {
-		case <-pause.C:
+		case <-time.After(settled):
+		case <-done:
+			return nil
 		case <-ctx.Done():
-			pause.Stop()
 			return context.Cause(ctx)
 		}
-		if before.sleepers >= n && c.still(before, tries) {
-			return nil
+		switch {
+		case before.sleepers < n:
+			tries = 0
+		case c.still(before, tries):
+			if tries = 0; do() {
+				return nil
+			}
 		}
 	}
 }
@@ -173,42 +173,6 @@ func (c *Clock) rest() rest {
 	return rest{len(c.sleepers), c.naps}
 }
 
-// awaitCount returns when at least n sleep.
-func (c *Clock) awaitCount(ctx context.Context, n int) error {
-	for {
-		c.mu.Lock()
-		if len(c.sleepers) >= n {
-			c.mu.Unlock()
-			return nil
-		}
-		if c.arrived == nil {
-			c.arrived = make(chan struct{})
-		}
-		arrived := c.arrived
-		c.mu.Unlock()
-		select {
-		case <-arrived:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// Next is how long it is until the first of those who sleep wakes, and whether any
-// does: Advance by it to miss nothing.
-func (c *Clock) Next() (time.Duration, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var next time.Duration
-	found := false
-	for s := range c.sleepers {
-		if left := c.left(s); !found || left < next {
-			next, found = left, true
-		}
-	}
-	return next, found
-}
-
 // AdvanceUntil lets time pass, from the waking of one sleeper to that of the next, until done is
 // closed, and returns nil; or context.Cause(ctx) as soon as ctx has ended. It is for what ends by
 // itself, and needs time for it: a campaign that stops while its store is away tries to release
@@ -217,23 +181,18 @@ func (c *Clock) Next() (time.Duration, bool) {
 //	cancel()
 //	err := clock.AdvanceUntil(ctx, campaign.Done())
 func (c *Clock) AdvanceUntil(ctx context.Context, done <-chan struct{}) error {
-	for tries := 0; ; tries++ {
-		before := c.rest()
-		pause := time.NewTimer(settled)
-		select {
-		case <-done:
-			pause.Stop()
-			return nil
-		case <-ctx.Done():
-			pause.Stop()
-			return context.Cause(ctx)
-		case <-pause.C:
+	return c.atRest(ctx, done, 1, func() (enough bool) {
+		c.mu.Lock()
+		next := time.Duration(math.MaxInt64)
+		for s := range c.sleepers {
+			next = min(next, c.left(s))
 		}
-		if next, any := c.Next(); any && c.still(before, tries) {
+		c.mu.Unlock()
+		if next < math.MaxInt64 {
 			c.Advance(max(next, 1))
-			tries = 0
 		}
-	}
+		return false
+	})
 }
 
 // SleepFor returns true when Advance has let d pass, or false as soon as ctx has ended.
@@ -259,10 +218,6 @@ func (c *Clock) sleep(ctx context.Context, s *sleeper) bool {
 	}
 	c.sleepers[s] = struct{}{}
 	c.naps++
-	if c.arrived != nil {
-		close(c.arrived)
-		c.arrived = nil
-	}
 	c.mu.Unlock()
 	select {
 	case <-s.woken:

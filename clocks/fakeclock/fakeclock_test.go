@@ -25,23 +25,22 @@ func soon(t *testing.T) context.Context {
 func asleep(t *testing.T, clock *fakeclock.Clock, n int) {
 	t.Helper()
 	if err := clock.AwaitSleepers(soon(t), n); err != nil {
-		t.Fatalf("%d sleep, want %d: %v", clock.Sleepers(), n, err)
+		t.Fatalf("%d do not sleep: %v", n, err)
 	}
 }
 
-func TestZeroStart(t *testing.T) {
+// Advance moves both times, Set the wall time alone. It can be wrapped, so that two candidates' clocks are
+// apart.
+func TestBothTimes(t *testing.T) {
 	if now := fakeclock.New(time.Time{}).Now(); now.Year() != 2000 {
 		t.Errorf("it is %v", now)
 	}
 	if now := fakeclock.New(time.Now()).Now(); now != now.Round(0) {
 		t.Errorf("%v carries a monotonic reading", now)
 	}
-}
-
-// Advance moves both times, Set the wall time alone.
-func TestBothTimes(t *testing.T) {
 	start := time.Date(2030, 1, 2, 3, 4, 5, 6, time.UTC)
 	clock := fakeclock.New(start)
+	ahead := clocks.NewOffset(clock, time.Minute)
 	clock.Advance(time.Hour)
 	clock.Advance(-time.Minute)
 	if clock.Now() != start.Add(time.Hour) || clock.Monotonic() != time.Hour || clock.Until(start) != -time.Hour {
@@ -50,6 +49,9 @@ func TestBothTimes(t *testing.T) {
 	clock.Set(start)
 	if clock.Now() != start || clock.Monotonic() != time.Hour {
 		t.Errorf("set back: %v, %v", clock.Now(), clock.Monotonic())
+	}
+	if ahead.Now().Sub(clock.Now()) != time.Minute || ahead.Monotonic() != time.Hour {
+		t.Errorf("ahead of it: %v, %v", ahead.Now(), ahead.Monotonic())
 	}
 }
 
@@ -61,45 +63,39 @@ func sleepers(ctx context.Context, clock *fakeclock.Clock, until time.Time) (tim
 	return timed, dated
 }
 
+// woken returns whether a sleep has ended well, or false if it has not ended.
+func woken(c chan bool) bool {
+	select {
+	case well := <-c:
+		return well
+	case <-time.After(10 * time.Millisecond):
+		return false
+	}
+}
+
+// Who sleeps for a time wakes when it has passed, and not because a clock was set ahead. Who sleeps until
+// a wall time wakes by both.
 func TestSleeping(t *testing.T) {
 	clock := fakeclock.New(time.Time{})
-	timed, dated := sleepers(t.Context(), clock, clock.Now().Add(time.Hour))
+	timed, dated := sleepers(t.Context(), clock, clock.Now().Add(48*time.Hour))
 	asleep(t, clock, 2)
-	if next, any := clock.Next(); !any || next != time.Minute {
-		t.Errorf("Next is %v, %v", next, any)
-	}
+	clock.Set(clock.Now().Add(24 * time.Hour))
 	clock.Advance(time.Minute - 1)
-	if clock.Sleepers() != 2 {
+	if woken(timed) {
 		t.Error("somebody woke a nanosecond early")
 	}
-	clock.Advance(1)
-	if !<-timed || clock.Sleepers() != 1 {
+	if clock.Advance(1); !<-timed {
 		t.Error("SleepFor did not sleep for a minute")
 	}
-	clock.Set(clock.Now().Add(time.Hour))
-	if !<-dated || clock.Sleepers() != 0 {
-		t.Error("SleepUntil did not notice that the clock was set")
+	if woken(dated) {
+		t.Error("SleepUntil woke a day early")
 	}
-	if _, any := clock.Next(); any {
-		t.Error("nobody sleeps, and Next tells when somebody wakes")
+	if clock.Set(clock.Now().Add(24 * time.Hour)); !<-dated {
+		t.Error("SleepUntil did not notice that the clock was set")
 	}
 	if !clock.SleepFor(t.Context(), 0) || !clock.SleepFor(t.Context(), -1) || !clock.SleepUntil(t.Context(), clock.Now()) {
 		t.Error("slept for what is past")
 	}
-}
-
-// A clock that is set ahead wakes nobody who sleeps for a time.
-func TestSetIsNoTime(t *testing.T) {
-	clock := fakeclock.New(time.Time{})
-	timed, _ := sleepers(t.Context(), clock, clock.Now().Add(48*time.Hour))
-	asleep(t, clock, 2)
-	clock.Set(clock.Now().Add(24 * time.Hour))
-	if clock.Sleepers() != 2 {
-		t.Error("somebody woke")
-	}
-	clock.Advance(time.Minute)
-	<-timed
-	clock.Advance(24 * time.Hour)
 }
 
 func TestSleepEndsWithItsContext(t *testing.T) {
@@ -109,8 +105,8 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 	asleep(t, clock, 2)
 	left := errors.New("left")
 	cancel(left)
-	if <-timed || <-dated || clock.Sleepers() != 0 {
-		t.Error("they were not told, or still sleep")
+	if <-timed || <-dated {
+		t.Error("they were not told")
 	}
 	if clock.SleepFor(ctx, time.Hour) || clock.SleepFor(ctx, 0) || clock.SleepUntil(ctx, clock.Now()) {
 		t.Error("slept under a ctx that has ended")
@@ -120,108 +116,50 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// It can be wrapped, so that two candidates' clocks are apart.
-func TestOffsetOfAFakeClock(t *testing.T) {
-	clock := fakeclock.New(time.Time{})
-	ahead := clocks.NewOffset(clock, time.Hour)
-	clock.Advance(time.Minute)
-	if ahead.Now().Sub(clock.Now()) != time.Hour || ahead.Monotonic() != time.Minute {
-		t.Errorf("%v, %v", ahead.Now(), ahead.Monotonic())
-	}
-}
-
-// A whole fail-over without a bubble: the leader is cut off, and the other leads when
-// the term is over by the clock, not before; the store is on the same clock, so that
-// nobody's clock is proved wrong.
+// A whole fail-over without a bubble: a leader keeps its lease while time passes in steps, with AwaitSleepers
+// in between. Then it is cut off, and the other leads when the term is over by the clock, not before. The
+// store is on the same clock, so that nobody's clock is proved wrong.
 func TestFailOver(t *testing.T) {
 	clock := fakeclock.New(time.Time{})
 	election := memory.New(&memory.Options{Clock: clock})
-	elected := make(chan string, 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	start := func(id string) (*memory.Decider, *leaderelection.Campaign) {
-		store := election.Handle()
+	start := func(id string) (*memory.Decider, *leaderelection.Campaign, chan struct{}) {
+		store, elected := election.Handle(), make(chan struct{})
 		c, err := leaderelection.Config{
 			Decider: store, LeaderID: id, Clock: clock, TermLength: 15 * time.Second, MaxClockSkew: time.Second,
-			OnElected: func(context.Context, *leaderelection.TimeView) { elected <- id },
+			OnElected: func(context.Context, *leaderelection.TimeView) { close(elected) }, // once
 		}.Start(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return store, c
+		return store, c, elected
 	}
-	soon := soon(t)
-	storeOfA, a := start("a")
-	if id := <-elected; id != "a" {
-		t.Fatalf("%s leads first", id)
-	}
-	led := a.View().ElectionNumber()
-	_, b := start("b")
-	for range 60 { // five minutes, in which a extends its lease
-		asleep(t, clock, 2) // else one may work out by the old time for how long to sleep
+	storeOfA, a, elected := start("a")
+	<-elected
+	_, b, elected := start("b")
+	for range 60 { // five minutes
+		asleep(t, clock, 2)
 		clock.Advance(5 * time.Second)
-		for election.Entry().TermExpiry.Sub(clock.Now()) < 8*time.Second || a.View().Get().Sub(clock.Now()) < 7*time.Second {
-			if soon.Err() != nil {
-				t.Fatalf("a does not extend its lease: %+v at %v", election.Entry(), clock.Now())
-			}
-			time.Sleep(time.Millisecond)
-		}
 	}
-	if !a.View().ValueInFuture() || a.View().ElectionNumber() != led {
+	asleep(t, clock, 2)
+	view, cut := a.View(), clock.Now()
+	if !view.ValueInFuture() || election.Entry().LeaderID != "a" {
 		t.Fatal("a has lost its lead")
 	}
 	storeOfA.Inject(memory.LoseRequests())
-	view := a.View()
-	cut := clock.Now()
-	for {
-		select {
-		case id := <-elected:
-			if took := clock.Now().Sub(cut); id != "b" || view.ValueInFuture() || took > 18*time.Second {
-				t.Errorf("%s leads after %v, and a's view is in the future: %v", id, took, view.ValueInFuture())
-			}
-			cancel()
-			for _, c := range []*leaderelection.Campaign{a, b} {
-				for stopped := false; !stopped; clock.Advance(time.Second) {
-					select {
-					case <-c.Done():
-						stopped = true
-					case <-time.After(time.Millisecond): // what it waits for on its way out
-					}
-				}
-			}
-			return
-		case <-soon.Done():
-			t.Fatal("nobody leads")
-		case <-time.After(time.Millisecond): // for what the last step has woken
-			clock.Advance(100 * time.Millisecond)
-		}
-	}
-}
-
-// A leader keeps its lease while time passes in steps, with AwaitSleepers in between: it
-// waits for what a step has woken, the store's answers included.
-func TestStepsKeepTheLease(t *testing.T) {
-	for _, step := range []time.Duration{5 * time.Second, time.Second} {
-		clock := fakeclock.New(time.Time{})
-		elected := make(chan *leaderelection.TimeView, 10)
-		campaign, err := leaderelection.Config{
-			Decider: memory.New(&memory.Options{Clock: clock}), LeaderID: "a", Clock: clock,
-			OnElected: func(_ context.Context, view *leaderelection.TimeView) { elected <- view },
-		}.Start(t.Context())
-		if err != nil {
+	until := func(done <-chan struct{}) {
+		t.Helper()
+		if err := clock.AdvanceUntil(soon(t), done); err != nil {
 			t.Fatal(err)
 		}
-		view := <-elected
-		for passed := time.Duration(0); passed < time.Minute; passed += step {
-			if err := clock.AwaitSleepers(t.Context(), 1); err != nil {
-				t.Fatal(err)
-			}
-			clock.Advance(step)
-		}
-		if !view.ValueInFuture() || len(elected) > 0 {
-			t.Errorf("steps of %v: the lease was lost, %d times", step, len(elected))
-		}
-		_ = campaign
 	}
+	until(elected)
+	if took := clock.Now().Sub(cut); view.ValueInFuture() || took < 14*time.Second || took > 18*time.Second {
+		t.Errorf("b leads after %v, and a's view is in the future: %v", took, view.ValueInFuture())
+	}
+	cancel()
+	until(a.Done())
+	until(b.Done())
 }
 
 // working is a store whose writes keep a processor busy for a while, as one does whose goroutine waits

@@ -4,6 +4,7 @@
 package measure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -13,14 +14,6 @@ import (
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/shard"
 )
-
-// Options are what is measured against. The zero value is the library's defaults.
-type Options struct {
-	Clock        clocks.Clock               // nil: the system's
-	TermLength   time.Duration              // until a record names one; zero: 15 s
-	MaxClockSkew time.Duration              // zero: 1 s
-	ClockPolicy  leaderelection.ClockPolicy // as in Config: then the clock's offset means nothing
-}
 
 // Election is what one process knows of one election. Its methods may be called by any
 // number of goroutines at once.
@@ -60,20 +53,19 @@ type leaving struct {
 	cause  string
 }
 
-// New returns an Election of which nothing is known.
-func New(o Options) *Election {
-	if o.Clock == nil {
-		o.Clock = clocks.System()
+// NewElection returns an Election of which nothing is known, as config says of its candidate. Of an
+// observer's config nothing but the clock, the skew and the policy is set.
+func NewElection(config leaderelection.Config) *Election {
+	if config.Clock == nil {
+		config.Clock = clocks.System()
 	}
-	e := &Election{clock: o.Clock, skew: o.MaxClockSkew, term: o.TermLength, compare: o.ClockPolicy == leaderelection.Synchronized}
-	if e.term == 0 {
-		e.term = leaderelection.DefaultTermLength
+	if config.MaxClockSkew == 0 && config.ClockPolicy != leaderelection.SharedClock {
+		config.MaxClockSkew = leaderelection.DefaultMaxClockSkew
 	}
-	if e.skew == 0 && o.ClockPolicy != leaderelection.SharedClock {
-		e.skew = leaderelection.DefaultMaxClockSkew
+	return &Election{
+		clock: config.Clock, skew: config.MaxClockSkew, term: cmp.Or(config.TermLength, leaderelection.DefaultTermLength),
+		compare: config.ClockPolicy == leaderelection.Synchronized, lastLed: config.Clock.Now().Round(0),
 	}
-	e.lastLed = e.clock.Now().Round(0)
-	return e
 }
 
 // Snapshot is how things stand at one moment.
@@ -156,36 +148,32 @@ func (e *Election) Job(hold time.Duration) {
 	e.job, e.hold = true, hold
 }
 
-// Transition is the beginning or the end of a leadership of this process's own.
-type Transition struct {
-	What, Cause string // "elected" and "won", or "ended" and one of Causes
-}
-
-// Elected is the one with which a leadership begins.
-var Elected = Transition{"elected", "won"}
-
-// StatusChanged takes in a change of status, and reports whether it is a Transition.
-func (e *Election) StatusChanged(c leaderelection.StatusChange) (Transition, bool) {
+// StatusChanged takes in a change of status, and reports whether a leadership of this process's own has
+// begun ("elected" and "won") or ended ("ended" and a cause).
+func (e *Election) StatusChanged(c leaderelection.StatusChange) (what, cause string, is bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	was := e.status
 	e.status = c.To
 	if c.To == leaderelection.Leading {
 		e.own = c.Number
-		return Elected, true
+		return elected, won, true
 	}
 	if was != leaderelection.Leading {
-		return Transition{}, false
+		return "", "", false
 	}
-	cause := causeOf(c.Cause)
+	cause = causeOf(c.Cause)
 	if c.Cause == nil && !c.Time.Before(e.viewEnd) {
 		cause = "expired"
 	}
 	if e.leaving == nil {
 		e.leaving = &leaving{at: c.Time, number: e.own, cause: cause}
 	}
-	return Transition{"ended", cause}, true
+	return ended, cause, true
 }
+
+// The words for a leadership's beginning and end.
+const elected, won, ended = "elected", "won", "ended"
 
 // Handover reaches from the moment in which this process began to give up leadership, or
 // saw the record vacant, to the next leader's record.
@@ -266,8 +254,8 @@ func (e *Election) count(now time.Time) {
 	}
 }
 
-// Outcome is what became of a store operation, as one of a few words.
-func Outcome(op leaderelection.StoreOp) string {
+// outcome is what became of a store operation, as one of a few words.
+func outcome(op leaderelection.StoreOp) string {
 	switch {
 	case op.Abandoned:
 		return "abandoned"
@@ -303,8 +291,8 @@ var words = []struct {
 	{leaderelection.ErrUnhealthy, "unhealthy"}, {leaderelection.ErrClockSkew, "clock_skew"},
 }
 
-// Causes are all the words for why a leadership ended.
-func Causes() []string {
+// causes are all the words for why a leadership ended.
+func causes() []string {
 	all := []string{"unknown", "shutdown"}
 	for _, c := range words {
 		all = append(all, c.word)
@@ -323,17 +311,6 @@ func causeOf(err error) string {
 		return "unknown"
 	}
 	return "shutdown" // the cause of the ctx given to Start
-}
-
-// FeedEvents are the words for what a feed does.
-func FeedEvents() []string { return []string{"started", "failed"} }
-
-// FeedEvent is f as one of them.
-func FeedEvent(f leaderelection.FeedEvent) string {
-	if f.Err != nil {
-		return "failed"
-	}
-	return "started"
 }
 
 // Group is what a member of a group of package shard knows of it. Its methods may be called
@@ -390,7 +367,7 @@ func (g *Group) Owns() {
 	g.now.Owned++
 }
 
-// LetGo is Trace.LetGo. It returns the cause as one of GroupCauses.
+// LetGo is Trace.LetGo. It returns the cause as one of a few words.
 func (g *Group) LetGo(cause error) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -405,10 +382,6 @@ func (g *Group) LetGo(cause error) string {
 	}
 	return causeOf(cause)
 }
-
-// GroupCauses are the words for why a shard was let go: it is to be another's, the store was
-// set back, OnOwned failed, or the session has ended, for one of Causes.
-func GroupCauses() []string { return append(Causes(), "moved", "set_back", "failed") }
 
 // Assignment is Trace.Assignment.
 func (g *Group) Assignment(a *shard.Assignment) {

@@ -1,6 +1,11 @@
 package measure
 
-import "time"
+import (
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/shard"
+)
 
 // The bounds of the histograms: a store answers in a millisecond to some seconds; a view's
 // reserve is up to a term, of seconds to a minute, and up to the whole view.
@@ -47,6 +52,115 @@ func NewGroupInstruments[C any](counter Counter[C]) GroupInstruments[C] {
 	return GroupInstruments[C]{
 		Taken: counter("shards.taken", "{shard}", "Shards that this member came to own."),
 		LetGo: counter("shards.let_go", "{shard}", "Shards that this member owns no more, by cause.", "leaderelection.cause"),
+	}
+}
+
+// Recorder counts what happens to a candidate, or what an observer sees. Count adds n to a counter, and
+// Observe gives a value to a histogram, with values for the labels that it was made with.
+type Recorder[C, H any] struct {
+	State *Election
+	Instruments[C, H]
+	Count    func(c C, n int, labels ...string)
+	Observe  func(h H, value float64, labels ...string)
+	Handover func(Handover) // nil: nobody is told
+}
+
+// Begin makes the series of counters: one that is born at 1 has no increase that a rate could see.
+// An observer has those of its feed only.
+func (r *Recorder[C, H]) Begin(candidate bool) {
+	for _, event := range []string{"started", "failed"} {
+		r.Count(r.FeedEvents, 0, event)
+	}
+	if candidate {
+		r.Count(r.Transitions, 0, elected, won)
+		for _, cause := range causes() {
+			r.Count(r.Transitions, 0, ended, cause)
+		}
+		r.Count(r.ClockSkews, 0)
+		r.Count(r.Duplicates, 0)
+	}
+}
+
+// Trace returns the hooks, for Config.Trace or WatchConfig.Trace.
+func (r *Recorder[C, H]) Trace() *leaderelection.Trace {
+	return &leaderelection.Trace{
+		StoreOp: r.storeOp,
+		StatusChanged: func(c leaderelection.StatusChange) {
+			if what, cause, is := r.State.StatusChanged(c); is {
+				r.Count(r.Transitions, 1, what, cause)
+			}
+		},
+		Extended: func(x leaderelection.ViewExtended) {
+			share, known := r.State.Extended(x)
+			if x.Extension > 0 {
+				r.Observe(r.ExtensionReserve, x.Remaining.Seconds())
+			}
+			if known {
+				r.Observe(r.ReserveRatio, share)
+			}
+		},
+		News: func(e leaderelection.RaceEntry) {
+			if h, over := r.State.News(e); over && r.Handover != nil {
+				r.Handover(h)
+			}
+		},
+		Feed: func(f leaderelection.FeedEvent) {
+			event := "started"
+			if f.Err != nil {
+				event = "failed"
+			}
+			r.Count(r.FeedEvents, 1, event)
+		},
+		ClockSkew:   func(*leaderelection.ClockSkewError) { r.Count(r.ClockSkews, 1) },
+		DuplicateID: func(leaderelection.RaceEntry) { r.Count(r.Duplicates, 1) },
+		Job:         r.State.Job,
+	}
+}
+
+func (r *Recorder[C, H]) storeOp(op leaderelection.StoreOp) {
+	r.State.StoreOp(op)
+	kind, outcome, took := string(op.Kind), outcome(op), op.Duration.Seconds()
+	r.Count(r.Operations, 1, kind, outcome)
+	r.Observe(r.OperationDuration, took, kind, outcome)
+	switch {
+	case op.Kind != leaderelection.OpExtend:
+	case op.Err == nil:
+		r.Observe(r.ExtensionDuration, took)
+	default:
+		r.Count(r.ExtensionFailures, 1, ErrorType(op.Err))
+	}
+}
+
+// GroupRecorder is Recorder for a group's member.
+type GroupRecorder[C any] struct {
+	State *Group
+	GroupInstruments[C]
+	Count func(c C, n int, labels ...string)
+	Gone  func(e shard.LetGo, cause string) // nil: nobody is told of what was let go
+}
+
+// Begin makes the series of counters.
+func (r *GroupRecorder[C]) Begin() {
+	r.Count(r.Taken, 0)
+	for _, cause := range append(causes(), "moved", "set_back", "failed") {
+		r.Count(r.LetGo, 0, cause)
+	}
+}
+
+// Trace returns the hooks, for Config.ShardTrace.
+func (r *GroupRecorder[C]) Trace() *shard.Trace {
+	return &shard.Trace{
+		Owns: func(shard.Owns) {
+			r.State.Owns()
+			r.Count(r.Taken, 1)
+		},
+		LetGo: func(e shard.LetGo) {
+			cause := r.State.LetGo(e.Cause)
+			if r.Count(r.LetGo, 1, cause); r.Gone != nil {
+				r.Gone(e, cause)
+			}
+		},
+		Assignment: r.State.Assignment,
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 // Follower is a Table that is kept up to date by Watch.
 type Follower struct {
 	*Table
+	ctx     context.Context
+	cancel  context.CancelFunc
 	done    chan struct{}
 	failure atomic.Pointer[error]
 }
@@ -29,19 +31,42 @@ const (
 	longPause  = 30 * time.Second
 )
 
-// Follow watches an election until ctx ends. It refuses only a WatchConfig that
+// Follow watches an election until Close. It refuses only a WatchConfig that
 // is wrong. Where the store refuses for good it goes on trying: a router that
 // has given up would have to be restarted by hand.
-func Follow(ctx context.Context, w leaderelection.WatchConfig, onError func(error)) (*Follower, error) {
-	over, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := w.Watch(over, func(context.Context, leaderelection.RaceEntry) {}); !errors.Is(err, context.Canceled) {
+func Follow(w leaderelection.WatchConfig, onError func(error)) (*Follower, error) {
+	if err := w.Watch(ended(), func(context.Context, leaderelection.RaceEntry) {}); !errors.Is(err, context.Canceled) {
 		return nil, err
 	}
 	f := &Follower{Table: NewTable(w.Clock, w.MaxClockSkew, w.ClockPolicy), done: make(chan struct{})}
+	f.ctx, f.cancel = context.WithCancel(context.Background())
 	w.Trace = leaderelection.JoinTraces(w.Trace, f.listen(onError))
-	go f.run(ctx, w)
+	go f.run(f.ctx, w)
 	return f, nil
+}
+
+// ended is a ctx with which Watch says what is wrong, and does nothing else.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// Close ends it, and returns when that is done.
+func (f *Follower) Close() {
+	f.cancel()
+	<-f.done
+}
+
+// Context ends with Close.
+func (f *Follower) Context() context.Context { return f.ctx }
+
+// Or returns what opts points to, or the zero value.
+func Or[T any](opts *T) (o T) {
+	if opts != nil {
+		o = *opts
+	}
+	return o
 }
 
 // run watches. If the store refuses for good, it asks now and then, and logs so in few lines. Each
@@ -106,9 +131,6 @@ func (f *Follower) Failure() error {
 	return nil
 }
 
-// Done is closed when the Follower has ended after its ctx did.
-func (f *Follower) Done() <-chan struct{} { return f.done }
-
 // Why Shards has no Table.
 var (
 	ErrNoAssignment = errors.New("no assignment of the group has been read yet")
@@ -135,20 +157,21 @@ func NewShards(clock clocks.Clock) *Shards {
 	return &Shards{clock: clock, known: make(chan struct{}), tables: map[string]*Table{}}
 }
 
-// Follow has s watch a group until ctx ends, and returns what is closed when it has ended
-// then. It refuses only a WatchConfig that is wrong.
-func (s *Shards) Follow(ctx context.Context, w shard.WatchConfig) (<-chan struct{}, error) {
-	over, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := w.Watch(over, func(context.Context, *shard.Assignment) {}); !errors.Is(err, context.Canceled) {
-		return nil, err
+// FollowShards returns Shards that watch a group until stop is called, which returns when that is
+// done. It refuses only a WatchConfig that is wrong.
+func FollowShards(w shard.WatchConfig) (s *Shards, stop func(), err error) {
+	if err := w.Watch(ended(), func(context.Context, *shard.Assignment) {}); !errors.Is(err, context.Canceled) {
+		return nil, nil, err
 	}
-	done := make(chan struct{})
+	s = NewShards(w.Clock)
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Add(1)
 	go func() {
-		defer close(done)
-		_ = w.Watch(ctx, func(_ context.Context, a *shard.Assignment) { s.news(a) }) // it ends with ctx
+		defer done.Done()
+		_ = w.Watch(ctx, func(_ context.Context, a *shard.Assignment) { s.news(a) })
 	}()
-	return done, nil
+	return s, func() { cancel(); done.Wait() }, nil
 }
 
 // news takes in a newer assignment.

@@ -4,7 +4,8 @@ package route_test
 
 import (
 	"bytes"
-	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
@@ -111,8 +112,7 @@ func TestRefusedForGoodIsLoggedBriefly(t *testing.T) {
 				}
 				var text bytes.Buffer
 				w.Logger = slog.New(slog.NewTextHandler(&text, nil))
-				ctx, cancel := context.WithCancel(t.Context())
-				f, err := route.Follow(ctx, w, nil)
+				f, err := route.Follow(w, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -128,8 +128,7 @@ func TestRefusedForGoodIsLoggedBriefly(t *testing.T) {
 				if n := strings.Count(text.String(), "the election is watched again"); n != 1 || f.Failure() != nil {
 					t.Errorf("it was said %d times that the election is watched again, and the failure is %v", n, f.Failure())
 				}
-				cancel()
-				<-f.Done()
+				f.Close()
 			})
 		}
 	}
@@ -157,6 +156,47 @@ func TestCheckAddress(t *testing.T) {
 	}
 	if err := route.Control("tcp", "[::1]:80", nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// A record with several addresses has one for each router: by number, by name, or as the program likes. What is
+// chosen must be fit to be dialled and allowed, like a HostPort: a record cannot send requests, with their
+// credentials, to anywhere.
+func TestAddresses(t *testing.T) {
+	const named = `{"x": 1, "addresses": {"admin": ["10.0.0.1:9000"], "bad": ["169.254.169.254:80"], "worse": ["x/y?:80"], "none": []}}`
+	only := func(hostPort string) error {
+		if hostPort != "10.1.2.3:80" {
+			return errors.New("none of ours")
+		}
+		return nil
+	}
+	two := []string{"10.0.0.1:80", "10.0.0.1:9000"}
+	for name, c := range map[string]struct {
+		hostPort []string
+		choose   func(leaderelection.RaceEntry) []string
+		check    func(string) error
+		want     string // the good ones
+		fault    string // what is wrong with others
+	}{
+		"none chosen":                  {two, nil, route.CheckAddress, "10.0.0.1:80 10.0.0.1:9000", ""},
+		"by port":                      {two, route.Port("9000"), route.CheckAddress, "10.0.0.1:9000", ""},
+		"by name":                      {two, route.Named("admin"), route.CheckAddress, "10.0.0.1:9000", ""},
+		"by hand":                      {two, func(e leaderelection.RaceEntry) []string { return e.HostPort[1:] }, route.CheckAddress, "10.0.0.1:9000", ""},
+		"none":                         {nil, nil, route.CheckAddress, "", "no HostPort in its record"},
+		"a port of nobody's":           {two, route.Port("1"), route.CheckAddress, "", "no address of the kind"},
+		"a name of nobody's":           {two, route.Named("other"), route.CheckAddress, "", "no address of the kind"},
+		"a name without addresses":     {two, route.Named("none"), route.CheckAddress, "", "no address of the kind"},
+		"a named one that is refused":  {two, route.Named("bad"), route.CheckAddress, "", "169.254.169.254"},
+		"a named one that is none":     {two, route.Named("worse"), route.CheckAddress, "", "x/y"},
+		"the good one of two":          {[]string{"[fe80::1]:80", "10.0.0.1:80"}, nil, route.CheckAddress, "10.0.0.1:80", "fe80"},
+		"the caller's rule":            {[]string{"10.0.0.1:80", "10.1.2.3:80"}, nil, only, "10.1.2.3:80", "none of ours"},
+		"the caller's rule, none left": {two, nil, only, "", "none of ours"},
+	} {
+		e := leaderelection.RaceEntry{HostPort: c.hostPort, ConnectionParams: []byte(named)}
+		good, fault := route.Addresses(&e, c.choose, c.check)
+		if got := strings.Join(good, " "); got != c.want || (fault == nil) != (c.fault == "") || !strings.Contains(fmt.Sprint(fault), c.fault) {
+			t.Errorf("%s: %q, %v", name, got, fault)
+		}
 	}
 }
 
