@@ -26,27 +26,25 @@ import (
 // attempt included.
 func TestRule03ChallengerWaitsOutTermAndSkew(t *testing.T) {
 	for _, name := range []string{"feed", "poll"} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				held := rival(7)
-				d.Replace(held)
-				adjust := func(c *config) {}
-				if name == "poll" {
-					adjust = polled
-				}
-				sleep(T - time.Second) // the record is old news when b arrives
-				b := join(t, d, "b", adjust)
-				sleep(time.Until(held.TermExpiry.Add(S)) - time.Nanosecond)
-				if n := len(b.opsSince(time.Time{}, le.OpAcquire)); n > 0 {
-					t.Fatalf("%d writes before TermExpiry + S", n)
-				}
-				sleep(spread)
-				b.leads(t)
-				if got := b.View().ElectionNumber(); got != 8 {
-					t.Fatalf("token %d, want 8", got)
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			held := rival(7)
+			d.Replace(held)
+			adjust := func(c *config) {}
+			if name == "poll" {
+				adjust = polled
+			}
+			sleep(T - time.Second) // the record is old news when b arrives
+			b := join(t, d, "b", adjust)
+			sleep(time.Until(held.TermExpiry.Add(S)) - time.Nanosecond)
+			if n := len(b.opsSince(time.Time{}, le.OpAcquire)); n > 0 {
+				t.Fatalf("%d writes before TermExpiry + S", n)
+			}
+			sleep(spread)
+			b.leads(t)
+			if got := b.View().ElectionNumber(); got != 8 {
+				t.Fatalf("token %d, want 8", got)
+			}
 		})
 	}
 }
@@ -108,49 +106,45 @@ func TestRule10SuccessiveViewsNeverOverlap(t *testing.T) {
 		name     string
 		old, new time.Duration
 	}{{"slow leader, fast challenger", -S, S}, {"fast leader, slow challenger", S, -S}, {"no skew", 0, 0}} {
-		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				a := join(t, d, "a", func(cfg *config) { cfg.Clock = clocks.NewOffset(nil, c.old) })
+		scene(t, c.name, func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", func(cfg *config) { cfg.Clock = clocks.NewOffset(nil, c.old) })
+			synctest.Wait()
+			b := join(t, d, "b", func(cfg *config) { cfg.Clock = clocks.NewOffset(nil, c.new) })
+			sleep(20 * time.Second)
+			a.leads(t)
+			a.store.Inject(memory.LoseRequests())
+			view := a.View()
+			for !b.View().ValueInFuture() {
+				time.Sleep(10 * time.Millisecond)
 				synctest.Wait()
-				b := join(t, d, "b", func(cfg *config) { cfg.Clock = clocks.NewOffset(nil, c.new) })
-				sleep(20 * time.Second)
-				a.leads(t)
-				a.store.Inject(memory.LoseRequests())
-				view := a.View()
-				for !b.View().ValueInFuture() {
-					time.Sleep(10 * time.Millisecond)
-					synctest.Wait()
-					if b.View().ValueInFuture() && view.ValueInFuture() {
-						t.Fatal("two views are true at once")
-					}
+				if b.View().ValueInFuture() && view.ValueInFuture() {
+					t.Fatal("two views are true at once")
 				}
-				// a's view ended S before its TermExpiry by a's clock, b came S
-				// after it by b's.
-				trueEnd := view.Get().Add(-c.old)
-				gap := b.leadership(t, 0).from.Sub(trueEnd)
-				near(t, "the gap between the views", gap, 2*S+c.old-c.new+spread/2, spread/2)
-				if gap < 0 {
-					t.Fatalf("the views overlap by %v", -gap)
-				}
-			})
+			}
+			// a's view ended S before its TermExpiry by a's clock, b came S
+			// after it by b's.
+			trueEnd := view.Get().Add(-c.old)
+			gap := b.leadership(t, 0).from.Sub(trueEnd)
+			near(t, "the gap between the views", gap, 2*S+c.old-c.new+spread/2, spread/2)
+			if gap < 0 {
+				t.Fatalf("the views overlap by %v", -gap)
+			}
 		})
 	}
 }
 
 // Rule 5: a term that was over long before a candidate started is nobody else's to wait for.
 func TestRule05OverAtTheStart(t *testing.T) {
-	for name, how := range map[string]func(*config){"pushed": func(*config) {}, "polled": polled} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				e := rival(2)
-				e.TermExpiry = time.Now().Add(-time.Hour)
-				d.Replace(e)
-				a := join(t, d, "a", how)
-				synctest.Wait()
-				a.leads(t)
-			})
+	for name, how := range styles {
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			e := rival(2)
+			e.TermExpiry = time.Now().Add(-time.Hour)
+			d.Replace(e)
+			a := join(t, d, "a", how)
+			synctest.Wait()
+			a.leads(t)
 		})
 	}
 }
@@ -176,32 +170,30 @@ func TestRule20NumbersPastTheirEnd(t *testing.T) {
 		"extension 2^64-1":         func(e *le.RaceEntry) { e.Extension = math.MaxUint64 },
 		"extension 2^64-1, vacant": func(e *le.RaceEntry) { e.LeaderID, e.Extension = "", math.MaxUint64 },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := replaced(t, spoil)
-				before := *d.Entry()
-				for _, adjust := range []func(*config){func(*config) {}, polled, unsynchronized} {
-					a := join(t, d, "a", adjust)
-					err := a.Wait()
-					if !errors.Is(err, le.ErrPermanent) || !strings.Contains(err.Error(), "damaged") {
-						t.Errorf("Acquire: %v", err)
-					}
-					if a.count() > 0 {
-						t.Error("led")
-					}
+		scene(t, name, func(t *testing.T) {
+			d := replaced(t, spoil)
+			before := *d.Entry()
+			for _, adjust := range []func(*config){func(*config) {}, polled, unsynchronized} {
+				a := join(t, d, "a", adjust)
+				err := a.Wait()
+				if !errors.Is(err, le.ErrPermanent) || !strings.Contains(err.Error(), "damaged") {
+					t.Errorf("Acquire: %v", err)
 				}
-				for what, err := range map[string]error{
-					"Transfer": le.Transfer(t.Context(), d, "b"), "StepDown": le.StepDown(t.Context(), d, false),
-					"Watch": le.WatchConfig{Decider: d}.Watch(t.Context(), func(context.Context, le.RaceEntry) {}),
-				} {
-					if !errors.Is(err, le.ErrPermanent) {
-						t.Errorf("%s: %v", what, err)
-					}
+				if a.count() > 0 {
+					t.Error("led")
 				}
-				if after := *d.Entry(); after.ElectionNumber != before.ElectionNumber || after.Extension != before.Extension {
-					t.Errorf("%+v became %+v", before, after)
+			}
+			for what, err := range map[string]error{
+				"Transfer": le.Transfer(t.Context(), d, "b"), "StepDown": le.StepDown(t.Context(), d, false),
+				"Watch": le.WatchConfig{Decider: d}.Watch(t.Context(), func(context.Context, le.RaceEntry) {}),
+			} {
+				if !errors.Is(err, le.ErrPermanent) {
+					t.Errorf("%s: %v", what, err)
 				}
-			})
+			}
+			if after := *d.Entry(); after.ElectionNumber != before.ElectionNumber || after.Extension != before.Extension {
+				t.Errorf("%+v became %+v", before, after)
+			}
 		})
 	}
 	// The last number of all is nobody's: there is none after it.
@@ -237,97 +229,89 @@ func TestRule20Extremes(t *testing.T) {
 			t.Errorf("%s: %d times in %v, want at most %d", what, n, over, most)
 		}
 	}
-	t.Run("PollInterval", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			d := replaced(t, func(e *le.RaceEntry) { e.TermExpiry = time.Now().Add(time.Hour) })
-			late := func(c *config) { // nothing begins at zero, to which anything can be added
-				c.PollInterval = longest
-				c.Decider.(*memory.Decider).Inject(memory.LoseRequests().On(memory.Read).Times(1))
-				polled(c)
-			}
-			asked := 0
-			a := join(t, d, "a", late)
-			sick := join(t, memory.NewDecider(), "sick", late, func(c *config) {
-				c.Healthy = func(context.Context) error { asked++; return errors.New("sick") }
-			})
-			reads := 0
-			go func() {
-				handle := d.Handle()
-				handle.Inject(memory.LoseRequests().On(memory.Read).Times(1))
-				_ = le.WatchConfig{Decider: handle.Polled(), PollInterval: longest, Trace: &le.Trace{StoreOp: func(le.StoreOp) { reads++ }}}.
-					Watch(t.Context(), func(context.Context, le.RaceEntry) {})
-			}()
-			sleep(10 * time.Second)
-			calm(t, "reads", len(a.opsSince(time.Time{})), 10*time.Second)
-			calm(t, "reads of the sick", len(sick.opsSince(time.Time{})), 10*time.Second)
-			if asked == 0 {
-				t.Error("Healthy was not asked")
-			}
-			calm(t, "Watch's reads", reads, 10*time.Second)
-			calm(t, "Healthy", asked, 10*time.Second)
+	scene(t, "PollInterval", func(t *testing.T) {
+		d := replaced(t, func(e *le.RaceEntry) { e.TermExpiry = time.Now().Add(time.Hour) })
+		late := func(c *config) { // nothing begins at zero, to which anything can be added
+			c.PollInterval = longest
+			c.Decider.(*memory.Decider).Inject(memory.LoseRequests().On(memory.Read).Times(1))
+			polled(c)
+		}
+		asked := 0
+		a := join(t, d, "a", late)
+		sick := join(t, memory.NewDecider(), "sick", late, func(c *config) {
+			c.Healthy = func(context.Context) error { asked++; return errors.New("sick") }
 		})
+		reads := 0
+		go func() {
+			handle := d.Handle()
+			handle.Inject(memory.LoseRequests().On(memory.Read).Times(1))
+			_ = le.WatchConfig{Decider: handle.Polled(), PollInterval: longest, Trace: &le.Trace{StoreOp: func(le.StoreOp) { reads++ }}}.
+				Watch(t.Context(), func(context.Context, le.RaceEntry) {})
+		}()
+		sleep(10 * time.Second)
+		calm(t, "reads", len(a.opsSince(time.Time{})), 10*time.Second)
+		calm(t, "reads of the sick", len(sick.opsSince(time.Time{})), 10*time.Second)
+		if asked == 0 {
+			t.Error("Healthy was not asked")
+		}
+		calm(t, "Watch's reads", reads, 10*time.Second)
+		calm(t, "Healthy", asked, 10*time.Second)
 	})
-	t.Run("DrainTimeout", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			d := memory.NewDecider()
-			var ended time.Time
-			a := join(t, d, "a", func(c *config) {
-				c.DrainTimeout = longest
-				c.OnElected = func(ctx context.Context, _ *le.TimeView) {
-					<-ctx.Done()
-					time.Sleep(3 * T)
-				}
-				c.OnOusting = func(ctx context.Context) {
-					select {
-					case <-ctx.Done():
-						ended = time.Now()
-					case <-time.After(2 * T):
-					}
-				}
-			})
-			sleep(time.Second)
-			a.stop()
-			sleep(2*T + S)
-			if a.View().ValueInFuture() == false || !ended.IsZero() {
-				t.Error("the longest drain was none")
+	scene(t, "DrainTimeout", func(t *testing.T) {
+		d := memory.NewDecider()
+		var ended time.Time
+		a := join(t, d, "a", func(c *config) {
+			c.DrainTimeout = longest
+			c.OnElected = func(ctx context.Context, _ *le.TimeView) {
+				<-ctx.Done()
+				time.Sleep(3 * T)
 			}
-			<-a.Done()
+			c.OnOusting = func(ctx context.Context) {
+				select {
+				case <-ctx.Done():
+					ended = time.Now()
+				case <-time.After(2 * T):
+				}
+			}
 		})
+		sleep(time.Second)
+		a.stop()
+		sleep(2*T + S)
+		if a.View().ValueInFuture() == false || !ended.IsZero() {
+			t.Error("the longest drain was none")
+		}
+		<-a.Done()
 	})
 	for _, unsync := range []bool{false, true} {
 		for _, term := range []time.Duration{longest, longest - 1, MaxPlus(time.Hour)} {
-			t.Run(fmt.Sprintf("another's TermLength %v, unsynchronized %v", term, unsync), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					d := replaced(t, func(e *le.RaceEntry) {
-						e.TermLength, e.TermExpiry, e.Unsynchronized = term, time.Now().Add(time.Minute), unsync
-					})
-					a := join(t, d, "a")
-					sleep(10 * time.Second)
-					calm(t, "reads", len(a.opsSince(time.Time{})), 10*time.Second)
-					if a.count() > 0 {
-						t.Error("took what another holds")
-					}
+			scene(t, fmt.Sprintf("another's TermLength %v, unsynchronized %v", term, unsync), func(t *testing.T) {
+				d := replaced(t, func(e *le.RaceEntry) {
+					e.TermLength, e.TermExpiry, e.Unsynchronized = term, time.Now().Add(time.Minute), unsync
 				})
+				a := join(t, d, "a")
+				sleep(10 * time.Second)
+				calm(t, "reads", len(a.opsSince(time.Time{})), 10*time.Second)
+				if a.count() > 0 {
+					t.Error("took what another holds")
+				}
 			})
 		}
 	}
 	for name, expiry := range map[string]time.Time{
 		"year 1": time.Time{}.Add(time.Hour), "year 9999": time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
 	} {
-		t.Run("TermExpiry in "+name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := replaced(t, func(e *le.RaceEntry) { e.TermExpiry = expiry })
-				var log bytes.Buffer
-				a := join(t, d, "a", func(c *config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-				sleep(10 * time.Second)
-				calm(t, "operations", len(a.opsSince(time.Time{})), 10*time.Second)
-				if over := expiry.Before(time.Now()); over != (a.count() > 0) {
-					t.Errorf("led %d times", a.count())
-				}
-				if over := expiry.Before(time.Now()); over == strings.Contains(log.String(), "clocks disagree") {
-					t.Errorf("log: %s", log.String())
-				}
-			})
+		scene(t, "TermExpiry in "+name, func(t *testing.T) {
+			d := replaced(t, func(e *le.RaceEntry) { e.TermExpiry = expiry })
+			var log bytes.Buffer
+			a := join(t, d, "a", func(c *config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+			sleep(10 * time.Second)
+			calm(t, "operations", len(a.opsSince(time.Time{})), 10*time.Second)
+			if over := expiry.Before(time.Now()); over != (a.count() > 0) {
+				t.Errorf("led %d times", a.count())
+			}
+			if over := expiry.Before(time.Now()); over == strings.Contains(log.String(), "clocks disagree") {
+				t.Errorf("log: %s", log.String())
+			}
 		})
 	}
 }
@@ -338,38 +322,34 @@ func MaxPlus(d time.Duration) time.Duration { return le.MaxTermLength + d }
 // Contract: what ends its goroutine, as t.FailNow does, ends nothing else: store calls
 // fail and are made again, later hooks are called.
 func TestContractGoexitElsewhere(t *testing.T) {
-	t.Run("store", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			d := memory.NewDecider()
-			g := &goexits{Decider: d, left: 8}
-			a := join(t, d, "a", func(c *config) { c.Decider = g })
-			sleep(3 * time.Minute)
-			a.leads(t)
-			if g.left > 0 {
-				t.Errorf("%d were not used", g.left)
-			}
-		})
+	scene(t, "store", func(t *testing.T) {
+		d := memory.NewDecider()
+		g := &goexits{Decider: d, left: 8}
+		a := join(t, d, "a", func(c *config) { c.Decider = g })
+		sleep(3 * time.Minute)
+		a.leads(t)
+		if g.left > 0 {
+			t.Errorf("%d were not used", g.left)
+		}
 	})
-	t.Run("trace", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			var mu sync.Mutex
-			told := 0
-			d := memory.NewDecider()
-			join(t, d, "a", func(c *config) {
-				c.Trace = &le.Trace{StoreOp: func(le.StoreOp) {
-					mu.Lock()
-					told++
-					mu.Unlock()
-					runtime.Goexit()
-				}}
-			})
-			sleep(10 * T)
-			mu.Lock()
-			defer mu.Unlock()
-			if told < 15 {
-				t.Errorf("%d events were told in ten terms", told)
-			}
+	scene(t, "trace", func(t *testing.T) {
+		var mu sync.Mutex
+		told := 0
+		d := memory.NewDecider()
+		join(t, d, "a", func(c *config) {
+			c.Trace = &le.Trace{StoreOp: func(le.StoreOp) {
+				mu.Lock()
+				told++
+				mu.Unlock()
+				runtime.Goexit()
+			}}
 		})
+		sleep(10 * T)
+		mu.Lock()
+		defer mu.Unlock()
+		if told < 15 {
+			t.Errorf("%d events were told in ten terms", told)
+		}
 	})
 }
 
@@ -441,9 +421,7 @@ func TestRule17WritesRefusedForGood(t *testing.T) {
 		}
 	})
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a")
-		sleep(time.Second)
+		_, a := leader(t)
 		a.store.Inject(memory.Fail(denied).On(memory.Write))
 		sleep(3 * T)
 		a.follows(t)
@@ -481,9 +459,7 @@ func TestRule17WritesRefusedForGood(t *testing.T) {
 	})
 	// A feed that is refused for good is no reason to end: the record is polled.
 	bubble(t, func(t *testing.T) {
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Fail(denied).On(memory.Feed))
-		})
+		a := join(t, memory.NewDecider(), "a", faulty(memory.Fail(denied).On(memory.Feed)))
 		sleep(T)
 		a.leads(t)
 	})
@@ -667,9 +643,7 @@ func after(d time.Duration) <-chan struct{} {
 func TestRule09AcquisitionThatFailsLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Always(memory.Fault{Hang: after(T / 3), Err: memory.ErrLost, Lands: true}).On(memory.Write).Times(1))
-		}, polled)
+		a := join(t, d, "a", faulty(memory.Always(memory.Fault{Hang: after(T / 3), Err: memory.ErrLost, Lands: true}).On(memory.Write).Times(1)), polled)
 		sleep(time.Second)
 		begin := time.Now()
 		a.quit()

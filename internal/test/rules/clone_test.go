@@ -112,9 +112,7 @@ func TestIncarnationOfEachLeadership(t *testing.T) {
 		a := join(t, d, "a")
 		synctest.Wait()
 		before := d.Entry()
-		if err := a.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Resign(t.Context()))
 		time.Sleep(2 * T)
 		if after := d.Entry(); a.count() != 2 || after.Incarnation == before.Incarnation || after.Incarnation == "" {
 			t.Errorf("%d leaderships, incarnations %q and %q", a.count(), before.Incarnation, after.Incarnation)

@@ -19,9 +19,7 @@ import (
 // most four writes a second, each after a read.
 func TestRule11RefusedReleases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		a := join(t, memory.NewDecider(), "a", polled)
-		sleep(time.Second)
-		a.leads(t)
+		_, a := leader(t, polled)
 		a.store.Inject(memory.Fail(&le.LostRaceError{}).On(memory.Write))
 		left := time.Now()
 		a.stop()
@@ -40,23 +38,21 @@ func TestRule09OnOustingEndsToTheMoment(t *testing.T) {
 		"stopped": func(m *member, _ *memory.Decider) { m.stop() },
 		"ousted":  func(_ *member, d *memory.Decider) { d.Replace(rival(first + 1)) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				var ended time.Time
-				a := join(t, d, "a", func(c *config) {
-					c.DrainTimeout = drain
-					c.OnOusting = func(ctx context.Context) { <-ctx.Done(); ended = time.Now() }
-				})
-				sleep(time.Second)
-				a.leads(t)
-				left := time.Now()
-				end(a, d)
-				sleep(time.Minute)
-				if took := ended.Sub(left); took != drain {
-					t.Errorf("OnOusting's ctx ended after %v, want %v", took, drain)
-				}
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			var ended time.Time
+			a := join(t, d, "a", func(c *config) {
+				c.DrainTimeout = drain
+				c.OnOusting = func(ctx context.Context) { <-ctx.Done(); ended = time.Now() }
 			})
+			sleep(time.Second)
+			a.leads(t)
+			left := time.Now()
+			end(a, d)
+			sleep(time.Minute)
+			if took := ended.Sub(left); took != drain {
+				t.Errorf("OnOusting's ctx ended after %v, want %v", took, drain)
+			}
 		})
 	}
 }

@@ -24,9 +24,7 @@ import (
 func TestRule07PushedRecordIsReadAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const silent = 4 * time.Second
-		a := join(t, memory.NewDecider(), "a")
-		sleep(time.Second)
-		a.leads(t)
+		_, a := leader(t)
 		end := a.View().Get()
 		// The next extension lands, at 7 s. Its answer is lost, and so is that of each read until the
 		// back-off is long; then the feed tells of it.
@@ -400,26 +398,24 @@ func TestWatchLapsedNeedsTheKnownRecord(t *testing.T) {
 // before its time, and a store whose feed is well is not asked without end.
 func TestWatchHugeSkew(t *testing.T) {
 	for name, how := range map[string]func(*config){"clocks": func(*config) {}, "unsynchronized": func(c *config) { c.ClockPolicy = le.Unsynchronized }} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				join(t, d, "a", how)
-				observer := d.Handle()
-				reads := 0
-				observer.Inject(func(op memory.Op) memory.Fault {
-					if op.Kind == memory.Read {
-						reads++
-					}
-					return memory.Fault{Delay: time.Millisecond}
-				})
-				ctx, cancel := context.WithTimeout(t.Context(), 10*T)
-				defer cancel()
-				w := le.WatchConfig{Decider: observer, MaxClockSkew: math.MaxInt64, Lapsed: func(_ context.Context, e le.RaceEntry) { t.Errorf("%+v has lapsed", e) }}
-				_ = w.Watch(ctx, func(context.Context, le.RaceEntry) {})
-				if reads > 1 {
-					t.Errorf("%d reads in ten terms", reads)
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			join(t, d, "a", how)
+			observer := d.Handle()
+			reads := 0
+			observer.Inject(func(op memory.Op) memory.Fault {
+				if op.Kind == memory.Read {
+					reads++
 				}
+				return memory.Fault{Delay: time.Millisecond}
 			})
+			ctx, cancel := context.WithTimeout(t.Context(), 10*T)
+			defer cancel()
+			w := le.WatchConfig{Decider: observer, MaxClockSkew: math.MaxInt64, Lapsed: func(_ context.Context, e le.RaceEntry) { t.Errorf("%+v has lapsed", e) }}
+			_ = w.Watch(ctx, func(context.Context, le.RaceEntry) {})
+			if reads > 1 {
+				t.Errorf("%d reads in ten terms", reads)
+			}
 		})
 	}
 }

@@ -71,7 +71,7 @@ func TestRule16HealthIsNotAskedAtTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var asked atomic.Int32
 		var sick atomic.Bool
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
+		_, a := leader(t, func(c *config) {
 			c.OnElected = func(ctx context.Context, _ *le.TimeView) {
 				<-ctx.Done()
 				time.Sleep(3 * T)
@@ -83,7 +83,6 @@ func TestRule16HealthIsNotAskedAtTheEnd(t *testing.T) {
 				return nil
 			}
 		})
-		sleep(time.Second)
 		sick.Store(true)
 		sleep(T)
 		if s := a.Status(); s != le.Draining {
@@ -118,39 +117,35 @@ func TestRule16HungHealthIsCalledOnce(t *testing.T) {
 // Rule 16: once it is sick, a leader without callbacks extends no more, and its view ends at once.
 func TestRule16SickWithoutCallbacks(t *testing.T) {
 	for _, how := range []string{"error", "hangs"} {
-		t.Run(how, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				var sick atomic.Bool
-				asked, over := make(chan struct{}), make(chan struct{})
-				a := join(t, memory.NewDecider(), "a", func(c *config) {
-					c.OnElected, c.OnOusting = nil, nil
-					c.Healthy = func(context.Context) error {
-						if !sick.Load() {
-							return nil
-						}
-						if asked <- struct{}{}; how == "hangs" {
-							<-over
-						}
-						return errSick
+		scene(t, how, func(t *testing.T) {
+			var sick atomic.Bool
+			asked, over := make(chan struct{}), make(chan struct{})
+			_, a := leader(t, func(c *config) {
+				c.OnElected, c.OnOusting = nil, nil
+				c.Healthy = func(context.Context) error {
+					if !sick.Load() {
+						return nil
 					}
-				})
-				sleep(time.Second)
-				a.leads(t)
-				sick.Store(true)
-				begun := time.Now()
-				<-asked
-				if how == "hangs" {
-					sleep(T / 4)
-				}
-				synctest.Wait()
-				a.follows(t)
-				sick.Store(false)
-				close(over)
-				sleep(time.Second)
-				if n := len(a.opsSince(begun, le.OpExtend)); n > 0 {
-					t.Errorf("%d extensions after Healthy said no", n)
+					if asked <- struct{}{}; how == "hangs" {
+						<-over
+					}
+					return errSick
 				}
 			})
+			sick.Store(true)
+			begun := time.Now()
+			<-asked
+			if how == "hangs" {
+				sleep(T / 4)
+			}
+			synctest.Wait()
+			a.follows(t)
+			sick.Store(false)
+			close(over)
+			sleep(time.Second)
+			if n := len(a.opsSince(begun, le.OpExtend)); n > 0 {
+				t.Errorf("%d extensions after Healthy said no", n)
+			}
 		})
 	}
 }
@@ -191,9 +186,7 @@ func TestPing(t *testing.T) {
 			return c.Ping(ctx)
 		}
 		for range 100 {
-			if err := ping(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, ping())
 			time.Sleep(T / 100)
 		}
 		synctest.Wait()
@@ -377,7 +370,7 @@ func TestRule16ViewEndsBeforeHealth(t *testing.T) {
 		release := make(chan struct{})
 		var hang atomic.Bool
 		clock := &leaping{Clock: clocks.System()}
-		a := join(t, memory.NewDecider(), "a", stayOn, func(c *config) {
+		_, a := leader(t, stayOn, func(c *config) {
 			c.Clock = clock
 			c.Healthy = func(context.Context) error {
 				if hang.Load() {
@@ -386,7 +379,6 @@ func TestRule16ViewEndsBeforeHealth(t *testing.T) {
 				return nil
 			}
 		})
-		sleep(time.Second)
 		hang.Store(true)
 		sleep(6*time.Second + time.Second/2) // it is asked for the extension at 7 s
 		clock.by.Store(int64(time.Minute))

@@ -115,32 +115,30 @@ func TestLeadKeepsTheLeaseUntilRelease(t *testing.T) {
 		"Resign": func(t *testing.T, a *member, _ *memory.Decider) { go a.Resign(t.Context()) },
 		"stop":   func(_ *testing.T, a *member, _ *memory.Decider) { a.stop() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				a := join(t, d, "a", viewOnly, func(c *config) { c.DrainTimeout = 3 * T })
-				first, second := lead(t, a), lead(t, a)
-				b := join(t, d, "b")
-				sleep(time.Second)
-				end(t, a, d)
-				synctest.Wait()
-				if first.Context().Err() == nil || second.Context().Err() == nil {
-					t.Fatal("ctx has not ended")
-				}
-				sleep(T)
-				first.Release()
-				first.Release()
-				sleep(T)
-				if !second.View().ValueInFuture() || d.Entry().LeaderID != "a" || a.Status() != le.Draining {
-					t.Fatalf("the lease was not kept: a is %v, the record is %+v", a.Status(), d.Entry())
-				}
-				b.follows(t)
-				second.Release()
-				sleep(time.Second)
-				if b.leads(t); second.View().ValueInFuture() {
-					t.Error("the view is not over")
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", viewOnly, func(c *config) { c.DrainTimeout = 3 * T })
+			first, second := lead(t, a), lead(t, a)
+			b := join(t, d, "b")
+			sleep(time.Second)
+			end(t, a, d)
+			synctest.Wait()
+			if first.Context().Err() == nil || second.Context().Err() == nil {
+				t.Fatal("ctx has not ended")
+			}
+			sleep(T)
+			first.Release()
+			first.Release()
+			sleep(T)
+			if !second.View().ValueInFuture() || d.Entry().LeaderID != "a" || a.Status() != le.Draining {
+				t.Fatalf("the lease was not kept: a is %v, the record is %+v", a.Status(), d.Entry())
+			}
+			b.follows(t)
+			second.Release()
+			sleep(time.Second)
+			if b.leads(t); second.View().ValueInFuture() {
+				t.Error("the view is not over")
+			}
 		})
 	}
 	bubble(t, func(t *testing.T) { // what is never released is waited for no longer
@@ -251,10 +249,9 @@ func TestLeadIsNotOneThatEnds(t *testing.T) {
 		}
 	}
 	bubble(t, func(t *testing.T) {
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
+		_, a := leader(t, func(c *config) {
 			c.OnOusting = func(context.Context) { time.Sleep(T / 2) }
 		})
-		sleep(time.Second)
 		go a.Resign(t.Context())
 		sleep(time.Second)
 		if !a.View().ValueInFuture() {
@@ -264,8 +261,7 @@ func TestLeadIsNotOneThatEnds(t *testing.T) {
 	})
 	bubble(t, func(t *testing.T) {
 		clock := clocks.NewOffset(clocks.System(), 0)
-		a := join(t, memory.NewDecider(), "a", func(c *config) { c.Clock = clock })
-		sleep(time.Second)
+		_, a := leader(t, func(c *config) { c.Clock = clock })
 		ctx := a.leadership(t, 0).ctx
 		clock.Set(time.Hour) // the campaign looks at it within a second
 		if ctx.Err() != nil {
@@ -274,8 +270,7 @@ func TestLeadIsNotOneThatEnds(t *testing.T) {
 		waits(t, a)
 	})
 	bubble(t, func(t *testing.T) { // nor is one told of, though there is one, to a caller who has gone
-		a := join(t, memory.NewDecider(), "a", viewOnly)
-		sleep(time.Second)
+		_, a := leader(t, viewOnly)
 		gone := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(gone)
@@ -435,12 +430,9 @@ func TestLostLeadershipSaysWhy(t *testing.T) {
 		le.ErrResigned: {func(t *testing.T, _ *memory.Decider, a *member) { go a.Resign(t.Context()) }, le.Draining},
 	} {
 		bubble(t, func(t *testing.T) {
-			d := memory.NewDecider()
-			a := join(t, d, "a", func(c *config) {
+			d, a := leader(t, func(c *config) {
 				c.OnElected, c.OnOusting = func(context.Context, *le.TimeView) {}, nil
 			})
-			sleep(time.Second)
-			a.leads(t)
 			a.store.Inject(memory.Slow(time.Second))
 			c.end(t, d, a)
 			sleep(5 * time.Second)
@@ -534,15 +526,11 @@ func TestContractOnOusting(t *testing.T) {
 // leave there are.
 func TestContractOneCauseOneOusting(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
+		d, a := leader(t, func(c *config) {
 			inner := c.OnElected
 			c.OnElected = func(ctx context.Context, v *le.TimeView) { inner(ctx, v); time.Sleep(10 * time.Second) }
 		})
-		sleep(time.Second)
-		if err := le.StepDown(t.Context(), d, false); err != nil {
-			t.Fatal(err)
-		}
+		must(t, le.StepDown(t.Context(), d, false))
 		synctest.Wait()
 		go a.Resign(t.Context())
 		a.stop()
@@ -558,14 +546,11 @@ func TestContractOneCauseOneOusting(t *testing.T) {
 // A callback that ends its goroutine, as t.FailNow does, counts as returned.
 func TestContractGoexit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
+		d, a := leader(t, func(c *config) {
 			c.OnElected = func(context.Context, *le.TimeView) { runtime.Goexit() }
 			c.OnOusting = func(context.Context) { runtime.Goexit() }
 			c.LeaderChanged = func(context.Context, le.RaceEntry) { runtime.Goexit() }
 		})
-		sleep(time.Second)
-		a.leads(t)
 		a.quit()
 		if !d.Entry().Vacant() {
 			t.Fatal("not released")
@@ -716,90 +701,78 @@ func TestRun(t *testing.T) {
 		t.Helper()
 		return le.Config{Decider: d, LeaderID: "a", TermLength: T, MaxClockSkew: S}.Run(ctx, job)
 	}
-	t.Run("once, released", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			d := memory.NewDecider()
-			n := 0
-			begin := time.Now()
-			err := run(t, d, t.Context(), func(ctx context.Context, v *le.TimeView) error {
-				n++
-				time.Sleep(time.Minute)
-				if !v.ValueInFuture() || v.ElectionNumber() != first {
-					t.Error("the job does not lead")
-				}
-				return nil
+	scene(t, "once, released", func(t *testing.T) {
+		d := memory.NewDecider()
+		n := 0
+		begin := time.Now()
+		err := run(t, d, t.Context(), func(ctx context.Context, v *le.TimeView) error {
+			n++
+			time.Sleep(time.Minute)
+			if !v.ValueInFuture() || v.ElectionNumber() != first {
+				t.Error("the job does not lead")
+			}
+			return nil
+		})
+		if err != nil || n != 1 || !d.Entry().Vacant() || time.Since(begin) > time.Minute+time.Second {
+			t.Fatalf("%v after %d runs and %v, record %+v", err, n, time.Since(begin), d.Entry())
+		}
+	})
+	scene(t, "job's error", func(t *testing.T) {
+		d := memory.NewDecider()
+		err := run(t, d, t.Context(), func(context.Context, *le.TimeView) error { return failed })
+		if err != failed || !d.Entry().Vacant() {
+			t.Fatalf("%v, record %+v", err, d.Entry())
+		}
+	})
+	scene(t, "ousted", func(t *testing.T) {
+		d := memory.NewDecider()
+		for _, result := range []error{nil, failed} {
+			d.Replace(nil)
+			err := run(t, d, t.Context(), func(ctx context.Context, _ *le.TimeView) error {
+				d.Replace(rival(first + 1))
+				<-ctx.Done()
+				return result
 			})
-			if err != nil || n != 1 || !d.Entry().Vacant() || time.Since(begin) > time.Minute+time.Second {
-				t.Fatalf("%v after %d runs and %v, record %+v", err, n, time.Since(begin), d.Entry())
+			if !errors.Is(err, le.ErrOusted) || result != nil && !errors.Is(err, failed) {
+				t.Fatalf("job returned %v, Run %v", result, err)
 			}
-		})
+		}
 	})
-	t.Run("job's error", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			d := memory.NewDecider()
-			err := run(t, d, t.Context(), func(context.Context, *le.TimeView) error { return failed })
-			if err != failed || !d.Entry().Vacant() {
-				t.Fatalf("%v, record %+v", err, d.Entry())
-			}
-		})
+	scene(t, "ctx ends before leading", func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(rival(1))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := run(t, d, ctx, func(context.Context, *le.TimeView) error { t.Error("ran"); return nil })
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
 	})
-	t.Run("ousted", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			d := memory.NewDecider()
-			for _, result := range []error{nil, failed} {
-				d.Replace(nil)
-				err := run(t, d, t.Context(), func(ctx context.Context, _ *le.TimeView) error {
-					d.Replace(rival(first + 1))
-					<-ctx.Done()
-					return result
-				})
-				if !errors.Is(err, le.ErrOusted) || result != nil && !errors.Is(err, failed) {
-					t.Fatalf("job returned %v, Run %v", result, err)
-				}
-			}
-		})
-	})
-	t.Run("ctx ends before leading", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			d := memory.NewDecider()
-			d.Replace(rival(1))
+	scene(t, "ctx ends under the job", func(t *testing.T) {
+		d := memory.NewDecider()
+		for _, result := range []error{nil, failed} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			err := run(t, d, ctx, func(context.Context, *le.TimeView) error { t.Error("ran"); return nil })
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Fatal(err)
+			err := run(t, d, ctx, func(ctx context.Context, v *le.TimeView) error {
+				<-ctx.Done()
+				time.Sleep(20 * time.Second) // the lease is kept meanwhile
+				return result
+			})
+			cancel()
+			// With DrainTimeout 15 s and a view of up to 14 s more, the view
+			// is alive: work that ended well, ended well.
+			if result == nil && err != nil || result != nil && (!errors.Is(err, failed) || !errors.Is(err, context.DeadlineExceeded)) {
+				t.Fatalf("job returned %v, Run %v", result, err)
 			}
-		})
+			if !d.Entry().Vacant() {
+				t.Fatal("not released")
+			}
+		}
 	})
-	t.Run("ctx ends under the job", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			d := memory.NewDecider()
-			for _, result := range []error{nil, failed} {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				err := run(t, d, ctx, func(ctx context.Context, v *le.TimeView) error {
-					<-ctx.Done()
-					time.Sleep(20 * time.Second) // the lease is kept meanwhile
-					return result
-				})
-				cancel()
-				// With DrainTimeout 15 s and a view of up to 14 s more, the view
-				// is alive: work that ended well, ended well.
-				if result == nil && err != nil || result != nil && (!errors.Is(err, failed) || !errors.Is(err, context.DeadlineExceeded)) {
-					t.Fatalf("job returned %v, Run %v", result, err)
-				}
-				if !d.Entry().Vacant() {
-					t.Fatal("not released")
-				}
-			}
-		})
-	})
-	t.Run("Goexit", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			err := run(t, memory.NewDecider(), t.Context(), func(context.Context, *le.TimeView) error { runtime.Goexit(); return nil })
-			if err == nil {
-				t.Fatal("a job that never returned is no success")
-			}
-		})
+	scene(t, "Goexit", func(t *testing.T) {
+		err := run(t, memory.NewDecider(), t.Context(), func(context.Context, *le.TimeView) error { runtime.Goexit(); return nil })
+		if err == nil {
+			t.Fatal("a job that never returned is no success")
+		}
 	})
 }
 

@@ -21,85 +21,79 @@ import (
 // then the view, then the release.
 func TestRule09DrainsBeforeItReleases(t *testing.T) {
 	for _, how := range []string{"ctx", "Resign", "StepDown", "Transfer", "unhealthy"} {
-		t.Run(how, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				elected, ousting := make(chan struct{}), make(chan struct{})
-				cause := errors.New("enough")
-				var sick atomic.Bool
-				var m *member
-				ctx, cancel := context.WithCancelCause(t.Context())
-				m = join(t, d, "a", func(c *config) {
-					inner := c.OnElected
-					c.DrainTimeout = 10 * time.Minute
-					c.OnElected = func(ctx context.Context, v *le.TimeView) {
-						inner(ctx, v)
-						<-elected
-					}
-					c.OnOusting = func(context.Context) { <-ousting }
-					c.Healthy = func(context.Context) error {
-						if sick.Load() {
-							return errors.New("sick")
-						}
-						return nil
-					}
-				})
-				sleep(time.Second)
-				r := m.leadership(t, 0)
-				want := le.ErrResigned
-				switch how {
-				case "ctx":
-					want = context.Canceled
-					m.stop()
-				case "Resign":
-					go m.Resign(ctx)
-				case "StepDown":
-					if err := le.StepDown(t.Context(), d, false); err != nil {
-						t.Fatal(err)
-					}
-				case "Transfer":
-					if err := le.Transfer(t.Context(), d, "b"); err != nil {
-						t.Fatal(err)
-					}
-				case "unhealthy":
-					want = le.ErrUnhealthy
-					sick.Store(true)
-					sleep(6 * time.Second)
+		scene(t, how, func(t *testing.T) {
+			d := memory.NewDecider()
+			elected, ousting := make(chan struct{}), make(chan struct{})
+			cause := errors.New("enough")
+			var sick atomic.Bool
+			var m *member
+			ctx, cancel := context.WithCancelCause(t.Context())
+			m = join(t, d, "a", func(c *config) {
+				inner := c.OnElected
+				c.DrainTimeout = 10 * time.Minute
+				c.OnElected = func(ctx context.Context, v *le.TimeView) {
+					inner(ctx, v)
+					<-elected
 				}
-				synctest.Wait()
-				if !errors.Is(context.Cause(r.ctx), want) {
-					t.Fatalf("cause %v, want %v", context.Cause(r.ctx), want)
-				}
-				for range 2 {
-					sleep(time.Minute)
-					if m.Status() != le.Draining || !r.view.ValueInFuture() || d.Entry().Vacant() {
-						t.Fatalf("%v, view alive %v, record %+v: want the lease kept", m.Status(), r.view.ValueInFuture(), d.Entry())
+				c.OnOusting = func(context.Context) { <-ousting }
+				c.Healthy = func(context.Context) error {
+					if sick.Load() {
+						return errors.New("sick")
 					}
-					select {
-					case <-elected:
-					default:
-						close(elected)
-					}
+					return nil
 				}
-				// OnElected has returned, OnOusting has not: still held. Look at
-				// the view at the very moment of the release.
-				alive := false
-				m.store.Inject(func(op memory.Op) memory.Fault {
-					if op.Kind == memory.Write && op.Entry.Vacant() {
-						alive = r.view.ValueInFuture()
-					}
-					return memory.Fault{}
-				})
-				close(ousting)
-				synctest.Wait()
-				if !d.Entry().Vacant() {
-					t.Fatalf("not released at once: %+v", d.Entry())
-				}
-				if alive || r.view.ValueInFuture() {
-					t.Fatal("the view was alive when the record was released")
-				}
-				cancel(cause)
 			})
+			sleep(time.Second)
+			r := m.leadership(t, 0)
+			want := le.ErrResigned
+			switch how {
+			case "ctx":
+				want = context.Canceled
+				m.stop()
+			case "Resign":
+				go m.Resign(ctx)
+			case "StepDown":
+				must(t, le.StepDown(t.Context(), d, false))
+			case "Transfer":
+				must(t, le.Transfer(t.Context(), d, "b"))
+			case "unhealthy":
+				want = le.ErrUnhealthy
+				sick.Store(true)
+				sleep(6 * time.Second)
+			}
+			synctest.Wait()
+			if !errors.Is(context.Cause(r.ctx), want) {
+				t.Fatalf("cause %v, want %v", context.Cause(r.ctx), want)
+			}
+			for range 2 {
+				sleep(time.Minute)
+				if m.Status() != le.Draining || !r.view.ValueInFuture() || d.Entry().Vacant() {
+					t.Fatalf("%v, view alive %v, record %+v: want the lease kept", m.Status(), r.view.ValueInFuture(), d.Entry())
+				}
+				select {
+				case <-elected:
+				default:
+					close(elected)
+				}
+			}
+			// OnElected has returned, OnOusting has not: still held. Look at
+			// the view at the very moment of the release.
+			alive := false
+			m.store.Inject(func(op memory.Op) memory.Fault {
+				if op.Kind == memory.Write && op.Entry.Vacant() {
+					alive = r.view.ValueInFuture()
+				}
+				return memory.Fault{}
+			})
+			close(ousting)
+			synctest.Wait()
+			if !d.Entry().Vacant() {
+				t.Fatalf("not released at once: %+v", d.Entry())
+			}
+			if alive || r.view.ValueInFuture() {
+				t.Fatal("the view was alive when the record was released")
+			}
+			cancel(cause)
 		})
 	}
 }
@@ -158,22 +152,17 @@ func TestRule09DrainTimeout(t *testing.T) {
 func TestRule09ReleaseGivenUp(t *testing.T) {
 	for name, fault := range map[string]memory.Faults{"lost": memory.LoseRequests(), "hangs": memory.Slow(time.Hour)} {
 		for _, term := range []time.Duration{5 * time.Second, T, 10 * time.Minute} {
-			t.Run(fmt.Sprintf("%s, T=%v", name, term), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					d := memory.NewDecider()
-					a := join(t, d, "a", func(c *config) { c.TermLength = term })
-					sleep(time.Second)
-					a.leads(t)
-					a.store.Inject(fault)
-					begin := time.Now()
-					end := d.Entry().TermExpiry
-					a.stop()
-					<-a.Done()
-					near(t, "giving up", time.Since(begin), min(end.Sub(begin), 10*time.Second), 200*time.Millisecond)
-					if tries := len(a.opsSince(begin)); tries < 2 {
-						t.Errorf("%d tries", tries)
-					}
-				})
+			scene(t, fmt.Sprintf("%s, T=%v", name, term), func(t *testing.T) {
+				d, a := leader(t, func(c *config) { c.TermLength = term })
+				a.store.Inject(fault)
+				begin := time.Now()
+				end := d.Entry().TermExpiry
+				a.stop()
+				<-a.Done()
+				near(t, "giving up", time.Since(begin), min(end.Sub(begin), 10*time.Second), 200*time.Millisecond)
+				if tries := len(a.opsSince(begin)); tries < 2 {
+					t.Errorf("%d tries", tries)
+				}
 			})
 		}
 	}
@@ -183,8 +172,7 @@ func TestRule09ReleaseGivenUp(t *testing.T) {
 // longer either.
 func TestRule09StandbyStopsInTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
+		a := join(t, memory.NewDecider(), "a", func(c *config) {
 			c.TermLength = 10 * time.Minute
 			c.Decider.(*memory.Decider).Inject(memory.Slow(time.Hour).On(memory.Write))
 		})
@@ -232,28 +220,26 @@ func TestRule09StopsWithAnAcquisitionInFlight(t *testing.T) {
 		"lands late":      {Late: 3 * time.Second, Delay: time.Hour, Err: memory.ErrLost},
 		"lost on its way": {AnswerDelay: time.Second, Err: memory.ErrLost},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				a := join(t, d, "a", func(c *config) {
-					c.Decider.(*memory.Decider).Inject(memory.Always(fault).On(memory.Write).Times(1))
-					polled(c)
-				})
-				sleep(100 * time.Millisecond)
-				begin := time.Now()
-				a.stop()
-				<-a.Done()
-				if took := time.Since(begin); took > T/2+time.Second {
-					t.Fatalf("stopping took %v, want at most T/2 and a round trip", took)
-				}
-				sleep(T)
-				if e := d.Entry(); !e.Vacant() {
-					t.Fatalf("left behind: %+v", e)
-				}
-				if a.count() != 0 {
-					t.Fatal("OnElected was called by a campaign that was stopping")
-				}
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", func(c *config) {
+				c.Decider.(*memory.Decider).Inject(memory.Always(fault).On(memory.Write).Times(1))
+				polled(c)
 			})
+			sleep(100 * time.Millisecond)
+			begin := time.Now()
+			a.stop()
+			<-a.Done()
+			if took := time.Since(begin); took > T/2+time.Second {
+				t.Fatalf("stopping took %v, want at most T/2 and a round trip", took)
+			}
+			sleep(T)
+			if e := d.Entry(); !e.Vacant() {
+				t.Fatalf("left behind: %+v", e)
+			}
+			if a.count() != 0 {
+				t.Fatal("OnElected was called by a campaign that was stopping")
+			}
 		})
 	}
 }
@@ -344,31 +330,27 @@ func TestRule16HealthOlderThanAWrite(t *testing.T) {
 // Rule 15: whoever resigned, or was asked to step down, cools down for one term.
 func TestRule15SitsOutOneTerm(t *testing.T) {
 	for _, how := range []string{"Resign", "StepDown"} {
-		t.Run(how, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				a := join(t, d, "a")
-				sleep(time.Second)
-				begin := time.Now()
-				var err error
-				if how == "Resign" {
-					err = a.Resign(t.Context())
-				} else {
-					err = le.StepDown(t.Context(), d, false)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				synctest.Wait()
-				if !d.Entry().Vacant() {
-					t.Fatalf("not released: %+v", d.Entry())
-				}
-				sleep(T - time.Millisecond)
-				a.follows(t)
-				sleep(2 * time.Millisecond)
-				a.leads(t)
-				near(t, "cooldown", a.leadership(t, 1).from.Sub(begin), T, time.Millisecond)
-			})
+		scene(t, how, func(t *testing.T) {
+			d, a := leader(t)
+			begin := time.Now()
+			var err error
+			if how == "Resign" {
+				err = a.Resign(t.Context())
+			} else {
+				err = le.StepDown(t.Context(), d, false)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if !d.Entry().Vacant() {
+				t.Fatalf("not released: %+v", d.Entry())
+			}
+			sleep(T - time.Millisecond)
+			a.follows(t)
+			sleep(2 * time.Millisecond)
+			a.leads(t)
+			near(t, "cooldown", a.leadership(t, 1).from.Sub(begin), T, time.Millisecond)
 		})
 	}
 }
@@ -376,13 +358,9 @@ func TestRule15SitsOutOneTerm(t *testing.T) {
 // Rule 15: the others have a whole term from the release on, however late that is.
 func TestRule15SitsOutOneTermFromTheRelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", polled)
-		sleep(time.Second)
+		d, a := leader(t, polled)
 		a.store.Inject(memory.Slow(3 * time.Second).On(memory.Write))
-		if err := a.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Resign(t.Context()))
 		begin := time.Now()
 		if e := d.Entry(); !e.Vacant() {
 			t.Fatalf("not released: %+v", e)
@@ -406,9 +384,7 @@ func TestRule15ResignWithoutLeading(t *testing.T) {
 		synctest.Wait()
 		b := join(t, d, "b")
 		sleep(time.Second)
-		if err := b.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Resign(t.Context()))
 		a.quit()
 		sleep(T - time.Second)
 		b.follows(t)
@@ -427,9 +403,7 @@ func TestRule15CooldownEndsBetweenPolls(t *testing.T) {
 		sleep(time.Second)
 		a.quit()
 		begin := time.Now()
-		if err := b.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Resign(t.Context()))
 		sleep(T + time.Millisecond)
 		b.leads(t)
 		near(t, "cooldown", b.leadership(t, 0).from.Sub(begin), T, time.Millisecond)
@@ -511,25 +485,21 @@ func TestContractResignWithoutAStore(t *testing.T) {
 		"the clock is wrong for good": func(c *boundedOffset) { c.bound.bound.Store(int64(clocks.Unbounded)) },
 		"the clock was set back":      func(c *boundedOffset) { c.Set(-time.Hour) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				clock := boundedOffset{clocks.NewOffset(nil, 0), &boundedClock{}}
-				clock.bound.bound.Store(int64(time.Millisecond))
-				a := join(t, memory.NewDecider(), "a", on(clock))
-				sleep(time.Second)
-				a.leads(t)
-				a.store.Inject(memory.Fail(errors.New("cut off")))
-				spoil(&clock)
-				sleep(T / 2)
-				begun := time.Now()
-				ctx, cancel := context.WithTimeout(t.Context(), 100*T)
-				defer cancel()
-				err := a.Resign(ctx)
-				if took := time.Since(begun); err != nil || took > T {
-					t.Errorf("returned after %v: %v", took, err)
-				}
-				a.follows(t)
-			})
+		scene(t, name, func(t *testing.T) {
+			clock := boundedOffset{clocks.NewOffset(nil, 0), &boundedClock{}}
+			clock.bound.bound.Store(int64(time.Millisecond))
+			_, a := leader(t, on(clock))
+			a.store.Inject(memory.Fail(errors.New("cut off")))
+			spoil(&clock)
+			sleep(T / 2)
+			begun := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 100*T)
+			defer cancel()
+			err := a.Resign(ctx)
+			if took := time.Since(begun); err != nil || took > T {
+				t.Errorf("returned after %v: %v", took, err)
+			}
+			a.follows(t)
 		})
 	}
 }
@@ -538,18 +508,14 @@ func TestContractResignWithoutAStore(t *testing.T) {
 func TestRule18RequestOvertakesTheAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
-		b := join(t, d, "b", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
-				if op.Kind == memory.Write {
-					return memory.Fault{AnswerDelay: time.Second}
-				}
-				return memory.Fault{}
-			})
-		})
+		b := join(t, d, "b", faulty(func(op memory.Op) memory.Fault {
+			if op.Kind == memory.Write {
+				return memory.Fault{AnswerDelay: time.Second}
+			}
+			return memory.Fault{}
+		}))
 		sleep(100 * time.Millisecond)
-		if err := le.Transfer(t.Context(), d, "c"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, le.Transfer(t.Context(), d, "c"))
 		c := join(t, d, "c")
 		sleep(5 * time.Second)
 		if c.leads(t); b.count() > 0 || d.Entry().ElectionNumber != first+1 {
@@ -565,31 +531,25 @@ func TestRule18RequestAfterTheView(t *testing.T) {
 		"StepDown": func(ctx context.Context, d le.RaceDecider) error { return le.StepDown(ctx, d, false) },
 		"Transfer": func(ctx context.Context, d le.RaceDecider) error { return le.Transfer(ctx, d, "c") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				a := join(t, d, "a", func(c *config) {
-					elected := c.OnElected
-					c.OnElected = func(ctx context.Context, v *le.TimeView) {
-						elected(ctx, v)
-						time.Sleep(800 * time.Millisecond) // until the term is nearly over
-					}
-				})
-				sleep(time.Second)
-				c := join(t, d, "c")
-				a.leads(t)
-				a.store.Inject(memory.Fail(errors.New("cut off")))
-				sleep(T - S - 500*time.Millisecond) // the view ends at 14 s
-				a.follows(t)
-				if err := ask(t.Context(), d); err != nil {
-					t.Fatal(err)
-				}
-				a.store.Inject(nil)
-				sleep(2 * time.Second)
-				if c.leads(t); a.count() != 1 {
-					t.Errorf("a had %d leaderships", a.count())
+		scene(t, name, func(t *testing.T) {
+			d, a := leader(t, func(c *config) {
+				elected := c.OnElected
+				c.OnElected = func(ctx context.Context, v *le.TimeView) {
+					elected(ctx, v)
+					time.Sleep(800 * time.Millisecond) // until the term is nearly over
 				}
 			})
+			c := join(t, d, "c")
+			a.leads(t)
+			a.store.Inject(memory.Fail(errors.New("cut off")))
+			sleep(T - S - 500*time.Millisecond) // the view ends at 14 s
+			a.follows(t)
+			must(t, ask(t.Context(), d))
+			a.store.Inject(nil)
+			sleep(2 * time.Second)
+			if c.leads(t); a.count() != 1 {
+				t.Errorf("a had %d leaderships", a.count())
+			}
 		})
 	}
 }
@@ -599,13 +559,9 @@ func TestRule18RequestAfterTheView(t *testing.T) {
 func TestContractResignWaitsForAnAcquisition(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Slow(2 * time.Second).On(memory.Write).Times(1))
-		}, polled)
+		a := join(t, d, "a", faulty(memory.Slow(2*time.Second).On(memory.Write).Times(1)), polled)
 		sleep(100 * time.Millisecond) // it has not landed
-		if err := a.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Resign(t.Context()))
 		if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first || a.count() > 0 {
 			t.Errorf("the record is %+v after %d leaderships, want it won, and released", e, a.count())
 		}
@@ -616,10 +572,7 @@ func TestContractResignWaitsForAnAcquisition(t *testing.T) {
 // up in time for the release.
 func TestRule09ACallThatHangsDoesNotKeepTheRelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) { c.TermLength = time.Hour })
-		sleep(time.Second)
-		a.leads(t)
+		d, a := leader(t, func(c *config) { c.TermLength = time.Hour })
 		release := make(chan struct{})
 		defer close(release)
 		a.store.Inject(memory.Hang(release).On(memory.Write).Times(1))
@@ -640,14 +593,10 @@ func TestContractResignAwaitsATermAtMost(t *testing.T) {
 		e := rival(3)
 		e.TermLength, e.TermExpiry = 10*T, time.Now().Add(-T)
 		d.Replace(e)
-		a := join(t, d, "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.LoseRequests().On(memory.Write).Times(1))
-		}, polled)
+		a := join(t, d, "a", faulty(memory.LoseRequests().On(memory.Write).Times(1)), polled)
 		sleep(100 * time.Millisecond) // it was lost
 		began := time.Now()
-		if err := a.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Resign(t.Context()))
 		if took := time.Since(began); took > T {
 			t.Errorf("Resign took %v", took)
 		}
@@ -666,46 +615,44 @@ func released(t *testing.T, d *memory.Decider, number le.ElectionNumber) {
 // makes one try reads again, and releases what it has won.
 func TestRule09StaleReadSettlesNothing(t *testing.T) {
 	for _, how := range []string{"stops", "resigns", "tries once"} {
-		t.Run(how, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				d.Replace(vacantAt(7))
-				before, err := d.ReadCurrent(t.Context())
-				if err != nil {
-					t.Fatal(err)
+		scene(t, how, func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(vacantAt(7))
+			before, err := d.ReadCurrent(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			lags := false // the next read is answered by a replica that does
+			handle := d.Handle()
+			store := &lying{handle.Polled(), func(e *le.RaceEntry, err error) (*le.RaceEntry, error) {
+				if lags {
+					lags, e = false, before.Clone()
 				}
-				lags := false // the next read is answered by a replica that does
-				handle := d.Handle()
-				store := &lying{handle.Polled(), func(e *le.RaceEntry, err error) (*le.RaceEntry, error) {
-					if lags {
-						lags, e = false, before.Clone()
-					}
-					return e, err
-				}}
-				handle.Inject(func(op memory.Op) (f memory.Fault) {
-					if op.Kind == memory.Write && !op.Entry.Vacant() {
-						lags = true
-						f.Err, f.Lands, f.AnswerDelay = memory.ErrLost, true, 100*time.Millisecond
-					}
-					return f
-				})
-				if how == "tries once" {
-					c := le.Config{Decider: store, LeaderID: "a", TermLength: T, MaxClockSkew: S, Logger: slog.New(slog.DiscardHandler)}
-					if _, err := c.TryAcquire(t.Context()); err == nil {
-						t.Error("it leads")
-					}
-					released(t, d, 8)
-					return
+				return e, err
+			}}
+			handle.Inject(func(op memory.Op) (f memory.Fault) {
+				if op.Kind == memory.Write && !op.Entry.Vacant() {
+					lags = true
+					f.Err, f.Lands, f.AnswerDelay = memory.ErrLost, true, 100*time.Millisecond
 				}
-				a := join(t, d, "a", func(c *config) { c.Decider = store })
-				sleep(50 * time.Millisecond) // its acquisition has landed
-				if how == "stops" {
-					a.quit()
-				} else if err := a.Resign(t.Context()); err != nil {
-					t.Error(err)
+				return f
+			})
+			if how == "tries once" {
+				c := le.Config{Decider: store, LeaderID: "a", TermLength: T, MaxClockSkew: S, Logger: slog.New(slog.DiscardHandler)}
+				if _, err := c.TryAcquire(t.Context()); err == nil {
+					t.Error("it leads")
 				}
 				released(t, d, 8)
-			})
+				return
+			}
+			a := join(t, d, "a", func(c *config) { c.Decider = store })
+			sleep(50 * time.Millisecond) // its acquisition has landed
+			if how == "stops" {
+				a.quit()
+			} else if err := a.Resign(t.Context()); err != nil {
+				t.Error(err)
+			}
+			released(t, d, 8)
 		})
 	}
 }

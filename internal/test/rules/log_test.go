@@ -177,12 +177,11 @@ func TestCallbacksThatDoNotReturnAreNamed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var l lines
 		work, news := make(chan struct{}), make(chan struct{})
-		a := join(t, memory.NewDecider(), "a", logged(&l), func(c *config) {
+		_, a := leader(t, logged(&l), func(c *config) {
 			c.DrainTimeout = 5 * time.Second
 			c.OnElected = func(context.Context, *le.TimeView) { <-work }
 			c.LeaderChanged = func(context.Context, le.RaceEntry) { <-news }
 		})
-		sleep(time.Second)
 		a.stop()
 		sleep(4 * time.Second)
 		if n := l.count("past DrainTimeout"); n != 0 {
@@ -335,61 +334,59 @@ var outages = map[string]func() memory.Faults{
 func TestOutageIsLoggedBriefly(t *testing.T) {
 	for name, fault := range outages {
 		for _, feed := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, feed %v", name, feed), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					d := memory.NewDecider()
-					logs, stores := map[string]*lines{}, []*memory.Decider{}
-					for _, id := range []string{"leader", "standby"} {
-						logs[id] = &lines{}
-						m := join(t, d, id, logged(logs[id]), func(c *config) {
-							if !feed {
-								polled(c)
-							}
-						})
-						stores = append(stores, m.store)
-						sleep(time.Second)
-					}
-					logs["observer"] = &lines{}
-					o := d.Handle()
-					var observed le.RaceDecider = o
-					if !feed {
-						observed = o.Polled()
-					}
-					watch(t, le.WatchConfig{Decider: observed, MaxClockSkew: S, Logger: logs["observer"].logger()})
-					sleep(time.Minute)
-					for _, l := range logs {
-						if l.count("level=WARN") > 0 {
-							t.Errorf("in calm:\n%s", &l.text)
+			scene(t, fmt.Sprintf("%s, feed %v", name, feed), func(t *testing.T) {
+				d := memory.NewDecider()
+				logs, stores := map[string]*lines{}, []*memory.Decider{}
+				for _, id := range []string{"leader", "standby"} {
+					logs[id] = &lines{}
+					m := join(t, d, id, logged(logs[id]), func(c *config) {
+						if !feed {
+							polled(c)
 						}
-						l.clear()
+					})
+					stores = append(stores, m.store)
+					sleep(time.Second)
+				}
+				logs["observer"] = &lines{}
+				o := d.Handle()
+				var observed le.RaceDecider = o
+				if !feed {
+					observed = o.Polled()
+				}
+				watch(t, le.WatchConfig{Decider: observed, MaxClockSkew: S, Logger: logs["observer"].logger()})
+				sleep(time.Minute)
+				for _, l := range logs {
+					if l.count("level=WARN") > 0 {
+						t.Errorf("in calm:\n%s", &l.text)
 					}
-					for _, s := range append(stores, o) {
-						s.Inject(fault())
+					l.clear()
+				}
+				for _, s := range append(stores, o) {
+					s.Inject(fault())
+				}
+				sleep(time.Minute)
+				for who, l := range logs {
+					if n := l.count("level=WARN"); n < 1 || n > 6 || l.count("operation failed") == 0 {
+						t.Errorf("%s: %d warnings in the first minute:\n%s", who, n, &l.text)
 					}
-					sleep(time.Minute)
-					for who, l := range logs {
-						if n := l.count("level=WARN"); n < 1 || n > 6 || l.count("operation failed") == 0 {
-							t.Errorf("%s: %d warnings in the first minute:\n%s", who, n, &l.text)
-						}
-						l.clear()
+					l.clear()
+				}
+				sleep(time.Hour)
+				for who, l := range logs {
+					if n := l.count("level=WARN"); n < 40 || n > 61 || l.count(" failed=") < n-1 {
+						t.Errorf("%s: %d warnings in an hour:\n%s", who, n, &l.text)
 					}
-					sleep(time.Hour)
-					for who, l := range logs {
-						if n := l.count("level=WARN"); n < 40 || n > 61 || l.count(" failed=") < n-1 {
-							t.Errorf("%s: %d warnings in an hour:\n%s", who, n, &l.text)
-						}
-						l.clear()
+					l.clear()
+				}
+				for _, s := range append(stores, o) {
+					s.Inject(nil)
+				}
+				sleep(2 * time.Minute)
+				for who, l := range logs {
+					if l.count("the store is back") != 1 || l.count(" after=1h") < 1 || l.count(" failed=") < 1 || l.count("\n") > 6 {
+						t.Errorf("%s, when it is over:\n%s", who, &l.text)
 					}
-					for _, s := range append(stores, o) {
-						s.Inject(nil)
-					}
-					sleep(2 * time.Minute)
-					for who, l := range logs {
-						if l.count("the store is back") != 1 || l.count(" after=1h") < 1 || l.count(" failed=") < 1 || l.count("\n") > 6 {
-							t.Errorf("%s, when it is over:\n%s", who, &l.text)
-						}
-					}
-				})
+				}
 			})
 		}
 	}
@@ -497,25 +494,21 @@ func TestOutageOfWritesIsOverWithoutAWrite(t *testing.T) {
 			return memory.Fault{Err: errRefused}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				var l lines
-				d := memory.NewDecider()
-				d.Replace(rival(first))
-				writes := 0
-				join(t, d, "a", logged(&l), func(c *config) {
-					c.Decider.(*memory.Decider).Inject(memory.Faults(func(memory.Op) memory.Fault {
-						if writes++; writes == 1 {
-							return memory.Fault{Err: errRefused}
-						}
-						return then(d)
-					}).On(memory.Write))
-				}, polled)
-				sleep(2*T + T/2 + time.Minute)
-				if writes < 2 || l.count("the store is back") != 1 {
-					t.Errorf("after %d writes:\n%s", writes, &l.text)
+		scene(t, name, func(t *testing.T) {
+			var l lines
+			d := memory.NewDecider()
+			d.Replace(rival(first))
+			writes := 0
+			join(t, d, "a", logged(&l), faulty(memory.Faults(func(memory.Op) memory.Fault {
+				if writes++; writes == 1 {
+					return memory.Fault{Err: errRefused}
 				}
-			})
+				return then(d)
+			}).On(memory.Write)), polled)
+			sleep(2*T + T/2 + time.Minute)
+			if writes < 2 || l.count("the store is back") != 1 {
+				t.Errorf("after %d writes:\n%s", writes, &l.text)
+			}
 		})
 	}
 }

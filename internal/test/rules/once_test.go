@@ -183,33 +183,31 @@ func TestOnceLeavesToOthersWhatItHasNotBegun(t *testing.T) {
 	for name, c := range map[string]struct {
 		after, stop time.Duration
 	}{"at once": {0, -1}, "after extensions": {20 * time.Second, -1}, "told to stop": {2 * time.Second, time.Second}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				ctx, cancel := context.WithCancelCause(t.Context())
-				defer cancel(nil)
-				if c.stop >= 0 {
-					time.AfterFunc(c.stop, func() { cancel(errCrash) })
-				}
-				broken := errors.New("no interpreter")
-				err := le.Config{Decider: d, LeaderID: "a", TermLength: T, MaxClockSkew: S}.Once(ctx, le.OnceOptions{Hold: 12 * time.Hour},
-					func(context.Context, *le.TimeView) error {
-						sleep(c.after)
-						if e := d.Entry(); e.Hold == 0 {
-							t.Errorf("not held while the job may begin: %+v", e)
-						}
-						return fmt.Errorf("%w: %w", le.ErrNotBegun, broken)
-					})
-				if !errors.Is(err, le.ErrNotBegun) || !errors.Is(err, broken) {
-					t.Error(err)
-				}
-				if e := d.Entry(); !e.Vacant() || e.Hold != 0 {
-					t.Fatalf("on record is %+v", e)
-				}
-				if ran, err := (machine{id: "b", crashes: -1}).fire(t, d, 12*time.Hour, time.Second); !ran || err != nil {
-					t.Errorf("the next one: ran %v, %v", ran, err)
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			if c.stop >= 0 {
+				time.AfterFunc(c.stop, func() { cancel(errCrash) })
+			}
+			broken := errors.New("no interpreter")
+			err := le.Config{Decider: d, LeaderID: "a", TermLength: T, MaxClockSkew: S}.Once(ctx, le.OnceOptions{Hold: 12 * time.Hour},
+				func(context.Context, *le.TimeView) error {
+					sleep(c.after)
+					if e := d.Entry(); e.Hold == 0 {
+						t.Errorf("not held while the job may begin: %+v", e)
+					}
+					return fmt.Errorf("%w: %w", le.ErrNotBegun, broken)
+				})
+			if !errors.Is(err, le.ErrNotBegun) || !errors.Is(err, broken) {
+				t.Error(err)
+			}
+			if e := d.Entry(); !e.Vacant() || e.Hold != 0 {
+				t.Fatalf("on record is %+v", e)
+			}
+			if ran, err := (machine{id: "b", crashes: -1}).fire(t, d, 12*time.Hour, time.Second); !ran || err != nil {
+				t.Errorf("the next one: ran %v, %v", ran, err)
+			}
 		})
 	}
 }
@@ -217,9 +215,7 @@ func TestOnceLeavesToOthersWhatItHasNotBegun(t *testing.T) {
 // With a wait Once takes over from a leader that stops meanwhile, and gives up when it is over.
 func TestOnceWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a")
-		sleep(time.Second)
+		d, a := leader(t)
 		cfg := le.Config{Decider: d, LeaderID: "b", TermLength: T, MaxClockSkew: S}
 		ran := 0
 		job := func(context.Context, *le.TimeView) error { ran++; return nil }
@@ -263,33 +259,31 @@ func TestOnceHoldsOnSuccess(t *testing.T) {
 		"dies in its term": {5 * time.Second, func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, errCrash, T + S},
 		"dies later":       {20 * time.Second, func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, errCrash, 20*time.Second + T},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				began := time.Now()
-				ran, err := machine{id: "a", crashes: c.crashes}.once(t, d, le.OnceOptions{Hold: hold, HoldOnSuccess: true}, func(ctx context.Context) error {
-					err := c.job(ctx)
-					if e := d.Entry(); e.Hold != 0 {
-						t.Errorf("on hold while the job may have to be continued: %+v", e)
-					}
-					return err
-				})
-				if !ran || !errors.Is(err, c.err) {
-					t.Fatal(ran, err)
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			began := time.Now()
+			ran, err := machine{id: "a", crashes: c.crashes}.once(t, d, le.OnceOptions{Hold: hold, HoldOnSuccess: true}, func(ctx context.Context) error {
+				err := c.job(ctx)
+				if e := d.Entry(); e.Hold != 0 {
+					t.Errorf("on hold while the job may have to be continued: %+v", e)
 				}
-				for {
-					took := time.Since(began)
-					ran, err := machine{id: "b", crashes: -1}.once(t, d, le.OnceOptions{Hold: hold, HoldOnSuccess: true}, ends(nil))
-					if ran && err == nil {
-						near(t, "the next run", took, c.next, T)
-						break
-					}
-					if ran || !errors.Is(err, le.ErrNotElected) || took > 13*time.Hour {
-						t.Fatalf("after %v: ran %v, %v", took, ran, err)
-					}
-					sleep(max(time.Second, (c.next-took)/2))
-				}
+				return err
 			})
+			if !ran || !errors.Is(err, c.err) {
+				t.Fatal(ran, err)
+			}
+			for {
+				took := time.Since(began)
+				ran, err := machine{id: "b", crashes: -1}.once(t, d, le.OnceOptions{Hold: hold, HoldOnSuccess: true}, ends(nil))
+				if ran && err == nil {
+					near(t, "the next run", took, c.next, T)
+					break
+				}
+				if ran || !errors.Is(err, le.ErrNotElected) || took > 13*time.Hour {
+					t.Fatalf("after %v: ran %v, %v", took, ran, err)
+				}
+				sleep(max(time.Second, (c.next-took)/2))
+			}
 		})
 	}
 }
@@ -298,48 +292,46 @@ func TestOnceHoldsOnSuccess(t *testing.T) {
 // With a wait that has no limit it is elected however late, and leads once. With a wait it is told who leads instead.
 func TestStartOnce(t *testing.T) {
 	for name, fails := range map[string]bool{"succeeds": false, "fails": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				other := join(t, d, "b")
-				sleep(time.Second)
-				if _, err := (le.Config{Decider: d, LeaderID: "c"}).StartOnce(t.Context(), le.OnceOptions{Hold: time.Second}); !errors.Is(err, le.ErrConfig) {
-					t.Errorf("a hold within the skew: %v", err)
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			other := join(t, d, "b")
+			sleep(time.Second)
+			if _, err := (le.Config{Decider: d, LeaderID: "c"}).StartOnce(t.Context(), le.OnceOptions{Hold: time.Second}); !errors.Is(err, le.ErrConfig) {
+				t.Errorf("a hold within the skew: %v", err)
+			}
+			late, err := le.Config{Decider: d, LeaderID: "c"}.StartOnce(t.Context(), le.OnceOptions{Wait: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin, why := time.Now(), (*le.NotElectedError)(nil)
+			if err := late.Wait(); !errors.As(err, &why) || why.Leader.LeaderID != "b" || time.Since(begin) != time.Minute {
+				t.Errorf("after %v: %v", time.Since(begin), err)
+			}
+			time.AfterFunc(time.Hour, other.quit)
+			begun, led := make(chan *le.Campaign, 1), 0
+			c, err := le.Config{Decider: d, LeaderID: "a", OnElected: func(ctx context.Context, _ *le.TimeView) {
+				led++
+				sleep(20 * time.Second)
+				if e := d.Entry(); e.Hold != 0 {
+					t.Errorf("on hold while the job may have to be continued: %+v", e)
 				}
-				late, err := le.Config{Decider: d, LeaderID: "c"}.StartOnce(t.Context(), le.OnceOptions{Wait: time.Minute})
-				if err != nil {
-					t.Fatal(err)
+				if fails {
+					c := <-begun
+					c.DropHold()
+					begun <- c
 				}
-				begin, why := time.Now(), (*le.NotElectedError)(nil)
-				if err := late.Wait(); !errors.As(err, &why) || why.Leader.LeaderID != "b" || time.Since(begin) != time.Minute {
-					t.Errorf("after %v: %v", time.Since(begin), err)
-				}
-				time.AfterFunc(time.Hour, other.quit)
-				begun, led := make(chan *le.Campaign, 1), 0
-				c, err := le.Config{Decider: d, LeaderID: "a", OnElected: func(ctx context.Context, _ *le.TimeView) {
-					led++
-					sleep(20 * time.Second)
-					if e := d.Entry(); e.Hold != 0 {
-						t.Errorf("on hold while the job may have to be continued: %+v", e)
-					}
-					if fails {
-						c := <-begun
-						c.DropHold()
-						begun <- c
-					}
-					_ = (<-begun).Resign(ctx) // which ends it
-				}}.StartOnce(t.Context(), le.OnceOptions{Hold: time.Hour, HoldOnSuccess: true, Wait: -1})
-				if err != nil {
-					t.Fatal(err)
-				}
-				begun <- c
-				if err := c.Wait(); !errors.Is(err, le.ErrResigned) || led != 1 {
-					t.Errorf("it has led %d times, and ends with %v", led, err)
-				}
-				if e := d.Entry(); !e.Vacant() || (e.Hold > 0) == fails {
-					t.Errorf("the job %s, and leaves %+v", name, e)
-				}
-			})
+				_ = (<-begun).Resign(ctx) // which ends it
+			}}.StartOnce(t.Context(), le.OnceOptions{Hold: time.Hour, HoldOnSuccess: true, Wait: -1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			begun <- c
+			if err := c.Wait(); !errors.Is(err, le.ErrResigned) || led != 1 {
+				t.Errorf("it has led %d times, and ends with %v", led, err)
+			}
+			if e := d.Entry(); !e.Vacant() || (e.Hold > 0) == fails {
+				t.Errorf("the job %s, and leaves %+v", name, e)
+			}
 		})
 	}
 }
@@ -476,9 +468,7 @@ func TestOnceSuspendedInItsWait(t *testing.T) {
 			return func(context.Context, *le.TimeView) error { ran[id] = time.Now(); return nil }
 		}
 		once := le.OnceOptions{Hold: 30 * time.Minute, Wait: time.Minute}
-		if err := (le.Config{Decider: d.Handle(), LeaderID: "a", TermLength: T, MaxClockSkew: S}).Once(t.Context(), once, job("a")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, (le.Config{Decider: d.Handle(), LeaderID: "a", TermLength: T, MaxClockSkew: S}).Once(t.Context(), once, job("a")))
 		clock := &stalling{Offset: clocks.NewOffset(nil, 0)}
 		done := make(chan error, 1)
 		go func() {
@@ -498,29 +488,27 @@ func TestOnceSuspendedInItsWait(t *testing.T) {
 // enough.
 func TestOnceWithClocksThatAreStepped(t *testing.T) {
 	for _, hold := range []time.Duration{11*time.Second + time.Millisecond, 12 * time.Second, 12900 * time.Millisecond, 13100 * time.Millisecond} {
-		t.Run(hold.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				start := time.Now().Add(10 * time.Second) // when the job is due, by each machine's wall clock
-				ran := map[string]time.Time{}
-				once := le.OnceOptions{Hold: hold, Wait: 10 * time.Second}
-				run := func(id string, clock *clocks.Offset, f func()) error {
-					clock.SleepUntil(t.Context(), start)
-					return le.Config{Decider: d.Handle(), LeaderID: id, TermLength: T, MaxClockSkew: S, Clock: clock}.Once(t.Context(), once,
-						func(context.Context, *le.TimeView) error { ran[id] = time.Now(); f(); return nil })
-				}
-				a, b := clocks.NewOffset(nil, S), clocks.NewOffset(nil, -S)
-				done := make(chan error, 2)
-				go func() { done <- run("a", a, func() { a.Set(-S) }) }()
-				go func() { done <- run("b", b, func() {}) }()
-				time.Sleep(10*time.Second + 2*S)
-				b.Set(S)
-				<-done
-				<-done
-				if len(ran) > 1 {
-					t.Errorf("the job ran twice: %v apart (Hold %v, Wait %v, S %v)", ran["b"].Sub(ran["a"]), hold, once.Wait, S)
-				}
-			})
+		scene(t, hold.String(), func(t *testing.T) {
+			d := memory.NewDecider()
+			start := time.Now().Add(10 * time.Second) // when the job is due, by each machine's wall clock
+			ran := map[string]time.Time{}
+			once := le.OnceOptions{Hold: hold, Wait: 10 * time.Second}
+			run := func(id string, clock *clocks.Offset, f func()) error {
+				clock.SleepUntil(t.Context(), start)
+				return le.Config{Decider: d.Handle(), LeaderID: id, TermLength: T, MaxClockSkew: S, Clock: clock}.Once(t.Context(), once,
+					func(context.Context, *le.TimeView) error { ran[id] = time.Now(); f(); return nil })
+			}
+			a, b := clocks.NewOffset(nil, S), clocks.NewOffset(nil, -S)
+			done := make(chan error, 2)
+			go func() { done <- run("a", a, func() { a.Set(-S) }) }()
+			go func() { done <- run("b", b, func() {}) }()
+			time.Sleep(10*time.Second + 2*S)
+			b.Set(S)
+			<-done
+			<-done
+			if len(ran) > 1 {
+				t.Errorf("the job ran twice: %v apart (Hold %v, Wait %v, S %v)", ran["b"].Sub(ran["a"]), hold, once.Wait, S)
+			}
 		})
 	}
 }
@@ -560,17 +548,15 @@ func TestHoldIsNotHandedOverUntilATermAfterIt(t *testing.T) {
 		"without an end":     {math.MaxInt64, T, time.Hour, false},
 		"of an endless term": {time.Minute, math.MaxInt64, time.Second, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				e := held(c.hold)
-				e.TermLength, e.Unsynchronized = c.term, c.unsynchronized
-				d.Replace(e)
-				sleep(c.after)
-				if err := le.Transfer(t.Context(), d, "b"); !errors.Is(err, le.ErrNoLeader) {
-					t.Errorf("%v, on record is %+v", err, d.Entry())
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			e := held(c.hold)
+			e.TermLength, e.Unsynchronized = c.term, c.unsynchronized
+			d.Replace(e)
+			sleep(c.after)
+			if err := le.Transfer(t.Context(), d, "b"); !errors.Is(err, le.ErrNoLeader) {
+				t.Errorf("%v, on record is %+v", err, d.Entry())
+			}
 		})
 	}
 }
@@ -579,9 +565,7 @@ func TestHoldIsNotHandedOverUntilATermAfterIt(t *testing.T) {
 // StepDown with force ends its job all the same.
 func TestTransferDuringAHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) { c.Hold = time.Hour })
-		sleep(time.Second)
+		d, a := leader(t, func(c *config) { c.Hold = time.Hour })
 		before := *d.Entry()
 		for asked, err := range map[string]error{"Transfer": le.Transfer(t.Context(), d, "b"), "StepDown": le.StepDown(t.Context(), d, false)} {
 			if !errors.Is(err, le.ErrRefused) || !strings.Contains(err.Error(), before.TermExpiry.Add(before.Hold).Format(time.RFC3339)) {
@@ -636,27 +620,25 @@ func TestTryAcquireLeads(t *testing.T) {
 // While another leads it says so at once, having read once, and nothing of it is left.
 func TestTryAcquireWhileAnotherLeads(t *testing.T) {
 	for name, reserved := range map[string]bool{"leads": false, "is to lead": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				e := rival(7)
-				if reserved {
-					e.LeaderID, e.Successor = "", "rival"
-				}
-				d.Replace(e)
-				h := d.Handle()
-				var calls []memory.Kind
-				h.Inject(func(op memory.Op) memory.Fault { calls = append(calls, op.Kind); return memory.Fault{} })
-				b, _, took, err := try(t, h)
-				var facts *le.NotElectedError
-				if b != nil || !errors.Is(err, le.ErrNotElected) || !errors.As(err, &facts) || facts.Leader.ElectionNumber != 7 {
-					t.Errorf("%v, %v", b, err)
-				}
-				if len(calls) != 1 || calls[0] != memory.Read || took > 0 {
-					t.Errorf("it took %v, %v", took, calls)
-				}
-				synctest.Wait() // a goroutine that was left would keep the bubble
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			e := rival(7)
+			if reserved {
+				e.LeaderID, e.Successor = "", "rival"
+			}
+			d.Replace(e)
+			h := d.Handle()
+			var calls []memory.Kind
+			h.Inject(func(op memory.Op) memory.Fault { calls = append(calls, op.Kind); return memory.Fault{} })
+			b, _, took, err := try(t, h)
+			var facts *le.NotElectedError
+			if b != nil || !errors.Is(err, le.ErrNotElected) || !errors.As(err, &facts) || facts.Leader.ElectionNumber != 7 {
+				t.Errorf("%v, %v", b, err)
+			}
+			if len(calls) != 1 || calls[0] != memory.Read || took > 0 {
+				t.Errorf("it took %v, %v", took, calls)
+			}
+			synctest.Wait() // a goroutine that was left would keep the bubble
 		})
 	}
 }
@@ -664,15 +646,13 @@ func TestTryAcquireWhileAnotherLeads(t *testing.T) {
 // A lost answer to its claim is read back: who has won leads.
 func TestTryAcquireReadsBack(t *testing.T) {
 	for name, lost := range map[string]error{"lost": memory.ErrLost, "lost race": le.ErrLostRace} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				h := d.Handle()
-				h.Inject(memory.Always(memory.Fault{Err: lost, Lands: true}).On(memory.Write).Times(1))
-				if b, _, _, err := try(t, h); err != nil || !b.View().ValueInFuture() {
-					t.Error(err)
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			h := d.Handle()
+			h.Inject(memory.Always(memory.Fault{Err: lost, Lands: true}).On(memory.Write).Times(1))
+			if b, _, _, err := try(t, h); err != nil || !b.View().ValueInFuture() {
+				t.Error(err)
+			}
 		})
 	}
 }
@@ -694,29 +674,27 @@ func TestTryAcquireWhenTheStoreFails(t *testing.T) {
 		"lost for good":  {memory.LoseAnswers().On(memory.Write), 0, nil, time.Second},
 		"a refused race": {memory.Fail(le.ErrLostRace).On(memory.Write), 0, le.ErrNotElected, time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				h := d.Handle()
-				hang := make(chan struct{})
-				defer close(hang)
-				if c.faults == nil {
-					c.faults = memory.Hang(hang).On(c.hangs)
-				}
-				h.Inject(c.faults)
-				b, stop, took, err := try(t, h)
-				if !errors.Is(err, c.want) || took > c.within {
-					t.Errorf("%v after %v, want %v within %v", err, took, c.want, c.within)
-				}
-				if b != nil {
-					h.Inject(nil)
-					stop()
-					<-b.Done()
-				}
-				if e := d.Entry(); !e.Vacant() {
-					t.Errorf("on record is %+v", e)
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			h := d.Handle()
+			hang := make(chan struct{})
+			defer close(hang)
+			if c.faults == nil {
+				c.faults = memory.Hang(hang).On(c.hangs)
+			}
+			h.Inject(c.faults)
+			b, stop, took, err := try(t, h)
+			if !errors.Is(err, c.want) || took > c.within {
+				t.Errorf("%v after %v, want %v within %v", err, took, c.want, c.within)
+			}
+			if b != nil {
+				h.Inject(nil)
+				stop()
+				<-b.Done()
+			}
+			if e := d.Entry(); !e.Vacant() {
+				t.Errorf("on record is %+v", e)
+			}
 		})
 	}
 }
@@ -732,18 +710,16 @@ func TestTryAcquireWhenUnfit(t *testing.T) {
 		"clock":                    {func(c *config) { c.Clock = clocks.NewOffset(clocks.System(), 3*S) }, le.ErrClockSkew},
 		"clock, as the read shows": {func(c *config) { c.Clock = clocks.NewOffset(clocks.System(), -3*S) }, le.ErrClockSkew},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				d.Replace(&le.RaceEntry{ElectionNumber: 7, TermExpiry: time.Now(), TermLength: T, Incarnation: "x"})
-				b, _, _, err := try(t, d, c.adjust)
-				if b != nil || !errors.Is(err, c.want) || errors.Is(err, le.ErrNotElected) {
-					t.Errorf("%v, %v, want %v", b, err, c.want)
-				}
-				if e := d.Entry(); !e.Vacant() {
-					t.Errorf("on record is %+v", e)
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(&le.RaceEntry{ElectionNumber: 7, TermExpiry: time.Now(), TermLength: T, Incarnation: "x"})
+			b, _, _, err := try(t, d, c.adjust)
+			if b != nil || !errors.Is(err, c.want) || errors.Is(err, le.ErrNotElected) {
+				t.Errorf("%v, %v, want %v", b, err, c.want)
+			}
+			if e := d.Entry(); !e.Vacant() {
+				t.Errorf("on record is %+v", e)
+			}
 		})
 	}
 }
@@ -758,21 +734,19 @@ func TestTryAcquireLeadsOnce(t *testing.T) {
 		"resigned": {func(t *testing.T, _ *memory.Decider, b *le.Campaign) { _ = b.Resign(t.Context()) }, le.ErrResigned},
 		"expired":  {func(_ *testing.T, d *memory.Decider, _ *le.Campaign) { d.Inject(memory.LoseRequests()) }, le.ErrExpired},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				b, _, _, err := try(t, d)
-				if err != nil {
-					t.Fatal(err)
-				}
-				c.end(t, d, b)
-				if err := b.Wait(); !errors.Is(err, c.want) {
-					t.Errorf("%v, want %v", err, c.want)
-				}
-				if n := d.Entry().ElectionNumber; n > first+1 {
-					t.Errorf("it has led again: %d", n)
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			b, _, _, err := try(t, d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.end(t, d, b)
+			if err := b.Wait(); !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+			if n := d.Entry().ElectionNumber; n > first+1 {
+				t.Errorf("it has led again: %d", n)
+			}
 		})
 	}
 }
@@ -800,9 +774,7 @@ func TestTryAcquireHearsOfRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		sleep(time.Second)
-		if err := le.StepDown(t.Context(), d, false); err != nil {
-			t.Fatal(err)
-		}
+		must(t, le.StepDown(t.Context(), d, false))
 		asked := time.Now()
 		if err := b.Wait(); !errors.Is(err, le.ErrResigned) {
 			t.Error(err)

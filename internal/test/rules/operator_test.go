@@ -25,59 +25,55 @@ import (
 // the Successor named, who leads at once.
 func TestRule18TransferFromALivingLeader(t *testing.T) {
 	for _, kind := range []string{"feed", "poll"} {
-		t.Run(kind, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				adjust := func(*config) {}
-				if kind == "poll" {
-					adjust = polled
+		scene(t, kind, func(t *testing.T) {
+			adjust := func(*config) {}
+			if kind == "poll" {
+				adjust = polled
+			}
+			d := memory.NewDecider()
+			a := join(t, d, "a", adjust)
+			synctest.Wait()
+			b, c := join(t, d, "b", adjust), join(t, d, "c", adjust)
+			sleep(time.Second)
+			before := d.Entry()
+			// See the record as Transfer leaves it: hold the feeds up.
+			var request *le.RaceEntry
+			operator := d.Handle()
+			operator.Inject(func(op memory.Op) memory.Fault {
+				if op.Kind == memory.Write {
+					request = op.Entry
 				}
-				d := memory.NewDecider()
-				a := join(t, d, "a", adjust)
-				synctest.Wait()
-				b, c := join(t, d, "b", adjust), join(t, d, "c", adjust)
-				sleep(time.Second)
-				before := d.Entry()
-				// See the record as Transfer leaves it: hold the feeds up.
-				var request *le.RaceEntry
-				operator := d.Handle()
-				operator.Inject(func(op memory.Op) memory.Fault {
-					if op.Kind == memory.Write {
-						request = op.Entry
-					}
-					return memory.Fault{}
-				})
-				asked := time.Now()
-				if err := le.Transfer(t.Context(), operator, "c"); err != nil {
-					t.Fatal(err)
-				}
-				if request.Successor != "c" || request.LeaderID != "a" || !request.TermExpiry.Equal(before.TermExpiry) ||
-					request.Incarnation != before.Incarnation || request.ElectionNumber != before.ElectionNumber || request.Extension != before.Extension+1 {
-					t.Fatalf("the request is %+v over %+v", request, before)
-				}
-				if kind == "feed" {
-					synctest.Wait()
-				} else {
-					sleep(T)
-				}
-				c.leads(t)
-				a.follows(t)
-				if b.count() != 0 {
-					t.Fatal("b led in between")
-				}
-				if r := a.leadership(t, 0); !errors.Is(r.cause, le.ErrResigned) {
-					t.Fatalf("cause %v, want ErrResigned", r.cause)
-				}
-				if e := d.Entry(); e.Successor != "" || e.ElectionNumber != first+1 {
-					t.Fatalf("the acquisition left %+v", e)
-				}
-				limit := time.Duration(0)
-				if kind == "poll" {
-					limit = 6*time.Second + T/2
-				}
-				if took := c.leadership(t, 0).from.Sub(asked); took > limit {
-					t.Fatalf("the hand-over took %v, want at most %v", took, limit)
-				}
+				return memory.Fault{}
 			})
+			asked := time.Now()
+			must(t, le.Transfer(t.Context(), operator, "c"))
+			if request.Successor != "c" || request.LeaderID != "a" || !request.TermExpiry.Equal(before.TermExpiry) ||
+				request.Incarnation != before.Incarnation || request.ElectionNumber != before.ElectionNumber || request.Extension != before.Extension+1 {
+				t.Fatalf("the request is %+v over %+v", request, before)
+			}
+			if kind == "feed" {
+				synctest.Wait()
+			} else {
+				sleep(T)
+			}
+			c.leads(t)
+			a.follows(t)
+			if b.count() != 0 {
+				t.Fatal("b led in between")
+			}
+			if r := a.leadership(t, 0); !errors.Is(r.cause, le.ErrResigned) {
+				t.Fatalf("cause %v, want ErrResigned", r.cause)
+			}
+			if e := d.Entry(); e.Successor != "" || e.ElectionNumber != first+1 {
+				t.Fatalf("the acquisition left %+v", e)
+			}
+			limit := time.Duration(0)
+			if kind == "poll" {
+				limit = 6*time.Second + T/2
+			}
+			if took := c.leadership(t, 0).from.Sub(asked); took > limit {
+				t.Fatalf("the hand-over took %v, want at most %v", took, limit)
+			}
 		})
 	}
 }
@@ -87,9 +83,7 @@ func TestRule18TransferOfAVacantRecord(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		d.Replace(&le.RaceEntry{ElectionNumber: 5, TermLength: T, TermExpiry: time.Now()})
-		if err := le.Transfer(t.Context(), d, "c"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, le.Transfer(t.Context(), d, "c"))
 		if e := d.Entry(); !e.Vacant() || e.Successor != "c" || !e.TermExpiry.Equal(time.Now().Add(T)) || e.Extension != 1 {
 			t.Fatalf("reservation %+v", e)
 		}
@@ -162,16 +156,12 @@ func TestRule18RequestsSurviveTheStore(t *testing.T) {
 		sleep(time.Second)
 		operator := d.Handle()
 		operator.Inject(memory.LoseAnswers().On(memory.Write).Times(1))
-		if err := le.Transfer(t.Context(), operator, "b"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, le.Transfer(t.Context(), operator, "b"))
 		synctest.Wait()
 		b.leads(t)
 		sleep(2 * T)
 		operator.Inject(memory.LoseAnswers().On(memory.Write).Times(1))
-		if err := le.StepDown(t.Context(), operator, false); err != nil {
-			t.Fatal(err)
-		}
+		must(t, le.StepDown(t.Context(), operator, false))
 		synctest.Wait()
 		a.leads(t)
 		operator.Inject(memory.LoseRequests())
@@ -209,15 +199,9 @@ func TestRule18Arguments(t *testing.T) {
 // A candidate named by an operator leads at once although it cools down.
 func TestRule15NamedWhileSittingOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a")
-		sleep(time.Second)
-		if err := a.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := le.Transfer(t.Context(), d, "a"); err != nil {
-			t.Fatal(err)
-		}
+		d, a := leader(t)
+		must(t, a.Resign(t.Context()))
+		must(t, le.Transfer(t.Context(), d, "a"))
 		synctest.Wait()
 		a.leads(t)
 	})
@@ -246,9 +230,7 @@ func TestRule18RequestMeetsAnAcquisition(t *testing.T) {
 			t.Fatalf("the acquisition has not landed, or was not lost: %+v", e)
 		}
 		b := join(t, d, "b")
-		if err := le.Transfer(t.Context(), d, "b"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, le.Transfer(t.Context(), d, "b"))
 		sleep(T / 2)
 		if a.count() > 0 {
 			t.Error("a led though it had been asked to hand over")
@@ -285,42 +267,40 @@ func TestResetRefusesWhileATermRuns(t *testing.T) {
 		"one number before it": {func(e *le.RaceEntry) { vacant(e); e.ElectionNumber, e.Extension = 8, uint64(le.MaxElectionNumber) }, ""},
 		"past all counting":    {func(e *le.RaceEntry) { vacant(e); e.ElectionNumber = math.MaxUint64 }, "force it"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				e := rival(7)
-				e.Extra = map[string]string{"colour": "7"}
-				c.spoil(e)
-				d.Replace(e)
-				err := le.Reset(t.Context(), d, 9, false)
-				if c.says != "" {
-					if err == nil || !strings.Contains(err.Error(), c.says) {
-						t.Fatalf("not forced: %v, want %q", err, c.says)
-					}
-					if c.says == "cannot be extended any more" {
-						return
-					}
-					if !strings.Contains(err.Error(), "force it") || !errors.Is(err, le.ErrRefused) && e.ElectionNumber <= le.MaxElectionNumber {
-						t.Errorf("not forced: %v", err)
-					}
-					err = le.Reset(t.Context(), d, 9, true)
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			e := rival(7)
+			e.Extra = map[string]string{"colour": "7"}
+			c.spoil(e)
+			d.Replace(e)
+			err := le.Reset(t.Context(), d, 9, false)
+			if c.says != "" {
+				if err == nil || !strings.Contains(err.Error(), c.says) {
+					t.Fatalf("not forced: %v, want %q", err, c.says)
 				}
-				if err != nil {
-					t.Fatal(err)
+				if c.says == "cannot be extended any more" {
+					return
 				}
-				got := d.Entry()
-				if !got.Vacant() || got.ElectionNumber != 9 || got.Hold != 0 || got.Successor != "" || got.Incarnation == "" || got.Incarnation == e.Incarnation || !got.TermExpiry.Equal(time.Now()) {
-					t.Fatalf("on record is %+v", got)
+				if !strings.Contains(err.Error(), "force it") || !errors.Is(err, le.ErrRefused) && e.ElectionNumber <= le.MaxElectionNumber {
+					t.Errorf("not forced: %v", err)
 				}
-				if e.ElectionNumber <= le.MaxElectionNumber && (got.Compare(e) <= 0 || got.Extra["colour"] != "7") {
-					t.Errorf("on record is %+v after %+v", got, e)
-				}
-				a := join(t, d, "a")
-				sleep(time.Second)
-				if a.leads(t); a.View().ElectionNumber() != 10 {
-					t.Errorf("the next leadership is %d", a.View().ElectionNumber())
-				}
-			})
+				err = le.Reset(t.Context(), d, 9, true)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := d.Entry()
+			if !got.Vacant() || got.ElectionNumber != 9 || got.Hold != 0 || got.Successor != "" || got.Incarnation == "" || got.Incarnation == e.Incarnation || !got.TermExpiry.Equal(time.Now()) {
+				t.Fatalf("on record is %+v", got)
+			}
+			if e.ElectionNumber <= le.MaxElectionNumber && (got.Compare(e) <= 0 || got.Extra["colour"] != "7") {
+				t.Errorf("on record is %+v after %+v", got, e)
+			}
+			a := join(t, d, "a")
+			sleep(time.Second)
+			if a.leads(t); a.View().ElectionNumber() != 10 {
+				t.Errorf("the next leadership is %d", a.View().ElectionNumber())
+			}
 		})
 	}
 }
@@ -334,9 +314,7 @@ func TestResetKeepsTheTerm(t *testing.T) {
 				e.TermLength = was
 				d.Replace(e)
 			}
-			if err := le.Reset(t.Context(), d, 9, false); err != nil {
-				t.Fatal(err)
-			}
+			must(t, le.Reset(t.Context(), d, 9, false))
 			if got := d.Entry(); got.ElectionNumber != 9 || got.TermLength != is || got.Extension != 0 {
 				t.Errorf("of %v: on record is %+v", was, got)
 			}
@@ -352,24 +330,22 @@ func TestResetSaysUntilWhen(t *testing.T) {
 		"on hold":  {ElectionNumber: 7, TermLength: T, Hold: time.Minute},
 		"reserved": {ElectionNumber: 7, TermLength: T, Successor: "b"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				e.TermExpiry = time.Now().Add(T / 2)
-				d.Replace(e)
-				err := le.Reset(t.Context(), d, 9, false)
-				if !errors.Is(err, le.ErrRefused) || !until.MatchString(err.Error()) {
-					t.Fatal(err)
-				}
-				at, err := time.Parse(time.RFC3339, until.FindStringSubmatch(err.Error())[1])
-				if err != nil {
-					t.Fatal(err)
-				}
-				sleep(time.Until(at) + time.Second)
-				if err := le.Reset(t.Context(), d, 9, false); err != nil {
-					t.Error(err)
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			e.TermExpiry = time.Now().Add(T / 2)
+			d.Replace(e)
+			err := le.Reset(t.Context(), d, 9, false)
+			if !errors.Is(err, le.ErrRefused) || !until.MatchString(err.Error()) {
+				t.Fatal(err)
+			}
+			at, err := time.Parse(time.RFC3339, until.FindStringSubmatch(err.Error())[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			sleep(time.Until(at) + time.Second)
+			if err := le.Reset(t.Context(), d, 9, false); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }
@@ -400,17 +376,13 @@ func TestDamagedRecordError(t *testing.T) {
 // A damaged record is replaced by force, on the condition that it is what was found.
 func TestResetOfADamagedRecord(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "election.json")
-	if err := os.WriteFile(path, []byte(`{"leaderelection":1,"leader_id":`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(`{"leaderelection":1,"leader_id":`), 0o600))
 	d := file.NewDecider(path, nil)
 	err := le.Reset(t.Context(), d, 41, false)
 	if !errors.Is(err, le.ErrPermanent) || !strings.Contains(err.Error(), "force it") || !strings.Contains(err.Error(), path) {
 		t.Fatal(err)
 	}
-	if err := le.Reset(t.Context(), d, 41, true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, le.Reset(t.Context(), d, 41, true))
 	if e, err := d.ReadCurrent(t.Context()); err != nil || !e.Vacant() || e.ElectionNumber != 41 {
 		t.Errorf("%+v, %v", e, err)
 	}
@@ -494,19 +466,14 @@ func TestResetNamesTheHoldOfTheDead(t *testing.T) {
 // Nobody knows who led by an emptied record, and until when. So the others wait a term.
 func TestResetRefusesAnEmptiedRecord(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", polled)
-		sleep(time.Second)
-		a.leads(t)
+		d, a := leader(t, polled)
 		d.Replace(&le.RaceEntry{})
 		err := le.Reset(t.Context(), d.Handle(), 2*first, false)
 		if !errors.Is(err, le.ErrRefused) || !strings.Contains(err.Error(), "emptied") || !strings.Contains(err.Error(), "force it") {
 			t.Fatalf("not forced: %v", err)
 		}
 		a.quit()
-		if err := le.Reset(t.Context(), d.Handle(), 2*first, true); err != nil {
-			t.Fatal(err)
-		}
+		must(t, le.Reset(t.Context(), d.Handle(), 2*first, true))
 		if e := d.Entry(); !e.Vacant() || e.ElectionNumber != 2*first {
 			t.Errorf("on record is %+v", e)
 		}

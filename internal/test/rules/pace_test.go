@@ -27,9 +27,7 @@ func TestRule11ExtendsAtHalfTheView(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		start := time.Now()
-		a := join(t, d, "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Slow(time.Second).On(memory.Write))
-		})
+		a := join(t, d, "a", faulty(memory.Slow(time.Second).On(memory.Write)))
 		sleep(30 * time.Second)
 		for i, op := range a.opsSince(start, le.OpExtend) {
 			if want := start.Add(time.Duration(i+1) * 7 * time.Second); !op.Start.Equal(want) {
@@ -43,8 +41,7 @@ func TestRule11ExtendsAtHalfTheView(t *testing.T) {
 // sooner for it.
 func TestRule11LostRaceIsNoTrouble(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		a := join(t, memory.NewDecider(), "a")
-		sleep(time.Second)
+		_, a := leader(t)
 		a.store.Inject(memory.Always(memory.Fault{Err: le.ErrLostRace, Lands: true}).On(memory.Write).Times(1))
 		sleep(7 * time.Second)
 		extended := time.Now()
@@ -98,38 +95,36 @@ func TestRule11OutagesAreNoHotLoops(t *testing.T) {
 	for name, fault := range faults {
 		for _, term := range []time.Duration{T, time.Second, 2 * le.MinTermLength, le.MinTermLength} {
 			for _, poll := range []time.Duration{0, time.Millisecond} {
-				t.Run(fmt.Sprintf("%s, T=%v, poll=%v", name, term, poll), func(t *testing.T) {
-					bubble(t, func(t *testing.T) {
-						d := memory.NewDecider()
-						a := join(t, d, "a", polled, func(c *config) {
-							c.TermLength, c.MaxClockSkew, c.ClockPolicy, c.PollInterval = term, 0, le.SharedClock, poll
-						})
-						synctest.Wait()
-						a.store.Inject(fault)
-						if name == "all requests lost" || term >= time.Second {
-							sleep(time.Second) // the healthy pace until it notices is not at issue
-						}
-						begin := time.Now()
-						sleep(time.Minute)
-						n, limit := len(a.opsSince(begin)), 4*60
-						if name == "all requests lost" || name == "permanent, once used" {
-							limit = 4 * 60
-						} else if poll > 0 || term < time.Second {
-							limit = 210 * 60 // reads work: the pace that was asked for, within bounds
-						}
-						if n > limit {
-							t.Errorf("%d operations in a minute, want at most %d", n, limit)
-						}
-						if name != "all requests lost" {
-							return
-						}
-						ops := a.opsSince(begin)
-						for i := 4; i < len(ops); i++ {
-							if span := ops[i].Start.Sub(ops[i-4].Start); span < time.Second {
-								t.Errorf("five operations within %v of an outage", span)
-							}
-						}
+				scene(t, fmt.Sprintf("%s, T=%v, poll=%v", name, term, poll), func(t *testing.T) {
+					d := memory.NewDecider()
+					a := join(t, d, "a", polled, func(c *config) {
+						c.TermLength, c.MaxClockSkew, c.ClockPolicy, c.PollInterval = term, 0, le.SharedClock, poll
 					})
+					synctest.Wait()
+					a.store.Inject(fault)
+					if name == "all requests lost" || term >= time.Second {
+						sleep(time.Second) // the healthy pace until it notices is not at issue
+					}
+					begin := time.Now()
+					sleep(time.Minute)
+					n, limit := len(a.opsSince(begin)), 4*60
+					if name == "all requests lost" || name == "permanent, once used" {
+						limit = 4 * 60
+					} else if poll > 0 || term < time.Second {
+						limit = 210 * 60 // reads work: the pace that was asked for, within bounds
+					}
+					if n > limit {
+						t.Errorf("%d operations in a minute, want at most %d", n, limit)
+					}
+					if name != "all requests lost" {
+						return
+					}
+					ops := a.opsSince(begin)
+					for i := 4; i < len(ops); i++ {
+						if span := ops[i].Start.Sub(ops[i-4].Start); span < time.Second {
+							t.Errorf("five operations within %v of an outage", span)
+						}
+					}
 				})
 			}
 		}
@@ -140,9 +135,7 @@ func TestRule11OutagesAreNoHotLoops(t *testing.T) {
 func TestRule11ReadsDoNotResetTheBackOffOfWrites(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.LoseRequests().On(memory.Write))
-		})
+		a := join(t, d, "a", faulty(memory.LoseRequests().On(memory.Write)))
 		sleep(5 * time.Minute)
 		ops := a.opsSince(time.Time{}, le.OpAcquire)
 		if len(ops) < 15 {
@@ -268,31 +261,29 @@ func TestRule17OnlyPermanentErrorsEndACampaign(t *testing.T) {
 		if !feed {
 			adjust = polled
 		}
-		t.Run(fmt.Sprintf("feed %v", feed), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				inject := func(f memory.Faults) func(*config) {
-					return func(c *config) { c.Decider.(*memory.Decider).Inject(f) }
-				}
-				transient := join(t, d, "transient", inject(memory.LoseRequests()), adjust)
-				refused := join(t, d, "refused", inject(memory.Fail(permanent)), adjust)
-				sleep(time.Hour)
-				if transient.Status() == le.Stopped {
-					t.Fatalf("a transient error ended the campaign: %v", transient.Wait())
-				}
-				if refused.Status() != le.Stopped || !errors.Is(refused.Wait(), le.ErrPermanent) {
-					t.Fatalf("status %v after a permanent error, want an end with it", refused.Status())
-				}
-				transient.store.Inject(nil)
-				sleep(time.Minute)
-				transient.leads(t)
-				transient.store.Inject(memory.Fail(permanent))
-				sleep(time.Hour)
-				transient.follows(t)
-				transient.store.Inject(nil)
-				sleep(2 * time.Minute)
-				transient.leads(t)
-			})
+		scene(t, fmt.Sprintf("feed %v", feed), func(t *testing.T) {
+			d := memory.NewDecider()
+			inject := func(f memory.Faults) func(*config) {
+				return faulty(f)
+			}
+			transient := join(t, d, "transient", inject(memory.LoseRequests()), adjust)
+			refused := join(t, d, "refused", inject(memory.Fail(permanent)), adjust)
+			sleep(time.Hour)
+			if transient.Status() == le.Stopped {
+				t.Fatalf("a transient error ended the campaign: %v", transient.Wait())
+			}
+			if refused.Status() != le.Stopped || !errors.Is(refused.Wait(), le.ErrPermanent) {
+				t.Fatalf("status %v after a permanent error, want an end with it", refused.Status())
+			}
+			transient.store.Inject(nil)
+			sleep(time.Minute)
+			transient.leads(t)
+			transient.store.Inject(memory.Fail(permanent))
+			sleep(time.Hour)
+			transient.follows(t)
+			transient.store.Inject(nil)
+			sleep(2 * time.Minute)
+			transient.leads(t)
 		})
 	}
 }
@@ -301,39 +292,37 @@ func TestRule17OnlyPermanentErrorsEndACampaign(t *testing.T) {
 // and a half PollIntervals of its return, also by an observer.
 func TestRule11NewsAfterAnOutage(t *testing.T) {
 	for _, poll := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 0} {
-		t.Run(poll.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				limit := 5 * poll / 2
-				if poll == 0 {
-					limit = 5 * T / 4
-				}
-				d := memory.NewDecider()
-				d.Replace(rival(3))
-				b := join(t, d, "b", func(c *config) { c.PollInterval = poll }, polled)
-				o := d.Handle()
-				var observed atomic.Uint64
-				watch(t, le.WatchConfig{Decider: o.Polled(), MaxClockSkew: S, PollInterval: poll}, func(e le.RaceEntry) {
-					observed.Store(uint64(e.ElectionNumber))
-				})
-				for i := range 20 {
-					sleep(time.Second)
-					b.store.Inject(memory.Fail(errors.New("cut off")))
-					o.Inject(memory.Fail(errors.New("cut off")))
-					sleep(time.Minute + time.Duration(i)*77*time.Millisecond)
-					next := rival(le.ElectionNumber(4 + i))
-					next.TermExpiry = next.TermExpiry.Add(time.Hour)
-					d.Replace(next)
-					b.store.Inject(nil)
-					o.Inject(nil)
-					sleep(limit)
-					if seen := b.Leader().ElectionNumber; seen != next.ElectionNumber {
-						t.Errorf("after outage %d the candidate has not noticed within %v", i, limit)
-					}
-					if seen := observed.Load(); seen != uint64(next.ElectionNumber) {
-						t.Errorf("after outage %d the observer has not noticed within %v", i, limit)
-					}
-				}
+		scene(t, poll.String(), func(t *testing.T) {
+			limit := 5 * poll / 2
+			if poll == 0 {
+				limit = 5 * T / 4
+			}
+			d := memory.NewDecider()
+			d.Replace(rival(3))
+			b := join(t, d, "b", func(c *config) { c.PollInterval = poll }, polled)
+			o := d.Handle()
+			var observed atomic.Uint64
+			watch(t, le.WatchConfig{Decider: o.Polled(), MaxClockSkew: S, PollInterval: poll}, func(e le.RaceEntry) {
+				observed.Store(uint64(e.ElectionNumber))
 			})
+			for i := range 20 {
+				sleep(time.Second)
+				b.store.Inject(memory.Fail(errors.New("cut off")))
+				o.Inject(memory.Fail(errors.New("cut off")))
+				sleep(time.Minute + time.Duration(i)*77*time.Millisecond)
+				next := rival(le.ElectionNumber(4 + i))
+				next.TermExpiry = next.TermExpiry.Add(time.Hour)
+				d.Replace(next)
+				b.store.Inject(nil)
+				o.Inject(nil)
+				sleep(limit)
+				if seen := b.Leader().ElectionNumber; seen != next.ElectionNumber {
+					t.Errorf("after outage %d the candidate has not noticed within %v", i, limit)
+				}
+				if seen := observed.Load(); seen != uint64(next.ElectionNumber) {
+					t.Errorf("after outage %d the observer has not noticed within %v", i, limit)
+				}
+			}
 		})
 	}
 }
@@ -380,34 +369,32 @@ func TestRule11FourOfAKindInASecond(t *testing.T) {
 	} {
 		for _, stale := range []bool{false, true} {
 			for _, term := range []time.Duration{T, 4 * time.Second, time.Second} {
-				t.Run(fmt.Sprintf("%s, stale reads %v, T=%v", name, stale, term), func(t *testing.T) {
-					bubble(t, func(t *testing.T) {
-						d := memory.NewDecider()
-						a := join(t, d, "a", polled, func(c *config) {
-							c.TermLength, c.MaxClockSkew, c.ClockPolicy = term, 0, le.SharedClock
-							if stale {
-								n := 0
-								c.Decider = &lying{c.Decider, func(e *le.RaceEntry, err error) (*le.RaceEntry, error) {
-									if n++; n%2 == 0 {
-										e, err = rival(1), nil
-										e.TermExpiry, e.Token = time.Now().Add(-time.Hour), d.Entry().Token
-									}
-									return e, err
-								}}
-							}
-						})
-						sleep(term)
-						a.store.Inject(fault(d))
-						sleep(2 * time.Minute)
-						for _, kinds := range [][]le.OpKind{{le.OpRead}, {le.OpAcquire, le.OpExtend, le.OpRelease}} {
-							ops := a.opsSince(time.Time{}, kinds...)
-							for i := 4; i < len(ops); i++ {
-								if span := ops[i].Start.Sub(ops[i-4].Start); span < time.Second-time.Millisecond {
-									t.Fatalf("five of %v within %v, at %v", kinds, span, ops[i].Start)
+				scene(t, fmt.Sprintf("%s, stale reads %v, T=%v", name, stale, term), func(t *testing.T) {
+					d := memory.NewDecider()
+					a := join(t, d, "a", polled, func(c *config) {
+						c.TermLength, c.MaxClockSkew, c.ClockPolicy = term, 0, le.SharedClock
+						if stale {
+							n := 0
+							c.Decider = &lying{c.Decider, func(e *le.RaceEntry, err error) (*le.RaceEntry, error) {
+								if n++; n%2 == 0 {
+									e, err = rival(1), nil
+									e.TermExpiry, e.Token = time.Now().Add(-time.Hour), d.Entry().Token
 								}
-							}
+								return e, err
+							}}
 						}
 					})
+					sleep(term)
+					a.store.Inject(fault(d))
+					sleep(2 * time.Minute)
+					for _, kinds := range [][]le.OpKind{{le.OpRead}, {le.OpAcquire, le.OpExtend, le.OpRelease}} {
+						ops := a.opsSince(time.Time{}, kinds...)
+						for i := 4; i < len(ops); i++ {
+							if span := ops[i].Start.Sub(ops[i-4].Start); span < time.Second-time.Millisecond {
+								t.Fatalf("five of %v within %v, at %v", kinds, span, ops[i].Start)
+							}
+						}
+					}
 				})
 			}
 		}
@@ -503,57 +490,55 @@ func TestPollsFasterThanItReads(t *testing.T) {
 func TestRule12LostReadsDelayNews(t *testing.T) {
 	const poll, changes = T / 2, 5000
 	for _, who := range []string{"standby", "observer"} {
-		t.Run(who, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				rnd, lost := rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(3, 4)) // of the test, and of the store's calls
-				d := memory.NewDecider()
-				store := d.Handle()
-				store.Inject(func(op memory.Op) (f memory.Fault) {
-					if op.Kind == memory.Read && lost.IntN(100) == 0 {
-						f.Err = memory.ErrLost
-					}
-					return f
-				})
-				e := rival(3)
-				d.Replace(e)
-				var written time.Time
-				var late []time.Duration
-				trace := &le.Trace{News: func(of le.RaceEntry) {
-					if of.Extension > 0 {
-						late = append(late, time.Since(written))
-					}
-				}}
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error, 1)
-				if who == "standby" {
-					c, err := le.Config{Decider: store.Polled(), LeaderID: "a", TermLength: T, MaxClockSkew: S, PollInterval: poll, Trace: trace, Logger: slog.New(slog.DiscardHandler)}.Start(ctx)
-					if err != nil {
-						t.Fatal(err)
-					}
-					go func() { done <- c.Wait() }()
-				} else {
-					w := le.WatchConfig{Decider: store.Polled(), MaxClockSkew: S, PollInterval: poll, Trace: trace, Logger: slog.New(slog.DiscardHandler)}
-					go func() { done <- w.Watch(ctx, func(context.Context, le.RaceEntry) {}) }()
+		scene(t, who, func(t *testing.T) {
+			rnd, lost := rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(3, 4)) // of the test, and of the store's calls
+			d := memory.NewDecider()
+			store := d.Handle()
+			store.Inject(func(op memory.Op) (f memory.Fault) {
+				if op.Kind == memory.Read && lost.IntN(100) == 0 {
+					f.Err = memory.ErrLost
 				}
-				sleep(time.Second)
-				for range changes {
-					written = time.Now()
-					e.Extension, e.TermExpiry, e.TermLength = e.Extension+1, written.Add(10*T), 10*T // it only polls
-					d.Replace(e)
-					sleep(2*poll + time.Duration(rnd.Int64N(int64(poll))))
-				}
-				cancel()
-				<-done
-				slices.Sort(late)
-				if len(late) < changes*99/100 {
-					t.Fatalf("%d of %d changes were learned", len(late), changes)
-				}
-				for _, share := range []int{990, 995} {
-					if got := late[share*len(late)/1000]; got > poll*5/4 {
-						t.Errorf("%d in 1000 changes are learned within %v, want %v", share, got, poll*5/4)
-					}
-				}
+				return f
 			})
+			e := rival(3)
+			d.Replace(e)
+			var written time.Time
+			var late []time.Duration
+			trace := &le.Trace{News: func(of le.RaceEntry) {
+				if of.Extension > 0 {
+					late = append(late, time.Since(written))
+				}
+			}}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			if who == "standby" {
+				c, err := le.Config{Decider: store.Polled(), LeaderID: "a", TermLength: T, MaxClockSkew: S, PollInterval: poll, Trace: trace, Logger: slog.New(slog.DiscardHandler)}.Start(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				go func() { done <- c.Wait() }()
+			} else {
+				w := le.WatchConfig{Decider: store.Polled(), MaxClockSkew: S, PollInterval: poll, Trace: trace, Logger: slog.New(slog.DiscardHandler)}
+				go func() { done <- w.Watch(ctx, func(context.Context, le.RaceEntry) {}) }()
+			}
+			sleep(time.Second)
+			for range changes {
+				written = time.Now()
+				e.Extension, e.TermExpiry, e.TermLength = e.Extension+1, written.Add(10*T), 10*T // it only polls
+				d.Replace(e)
+				sleep(2*poll + time.Duration(rnd.Int64N(int64(poll))))
+			}
+			cancel()
+			<-done
+			slices.Sort(late)
+			if len(late) < changes*99/100 {
+				t.Fatalf("%d of %d changes were learned", len(late), changes)
+			}
+			for _, share := range []int{990, 995} {
+				if got := late[share*len(late)/1000]; got > poll*5/4 {
+					t.Errorf("%d in 1000 changes are learned within %v, want %v", share, got, poll*5/4)
+				}
+			}
 		})
 	}
 }
@@ -634,35 +619,33 @@ const afterOutage = max(T+3*S, 5*T/4)
 func TestRule11ManyStandbys(t *testing.T) {
 	const n = 100
 	for _, rate := range []float64{100, 20, 15, 10} { // 13 reads a second are their polls
-		t.Run(fmt.Sprint(rate), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				b, d := &bucket{}, memory.NewDecider()
-				b.set(rate)
-				var w crowd
-				for i := range n {
-					w.join(t, fmt.Sprint("c", i), limited{d.Handle().Polled(), b})
-				}
-				defer b.set(1e6)
-				t.Logf("cold start: a leader after %v", w.await(t, 2*time.Minute))
-				sleep(time.Minute)
-				before := d.Entry().ElectionNumber
-				b.count()
-				sleep(10 * time.Minute)
-				calm := float64(b.count()) / 600
-				t.Logf("calm: %.1f requests a second", calm)
-				if w.leader() < 0 || d.Entry().ElectionNumber != before {
-					t.Errorf("in ten minutes the leader has lost its place %d times", d.Entry().ElectionNumber-before)
-				}
-				b.set(0)
-				sleep(5 * time.Minute)
-				outage := float64(b.count()) / 300
-				t.Logf("outage: %.1f requests a second", outage)
-				if polls := n / (T / 2).Seconds(); outage > min(calm, polls) {
-					t.Errorf("in an outage %.1f requests a second, in calm %.1f, of which %.1f are polls", outage, calm, polls)
-				}
-				b.set(rate)
-				t.Logf("a leader is back after %v", w.await(t, afterOutage+time.Second))
-			})
+		scene(t, fmt.Sprint(rate), func(t *testing.T) {
+			b, d := &bucket{}, memory.NewDecider()
+			b.set(rate)
+			var w crowd
+			for i := range n {
+				w.join(t, fmt.Sprint("c", i), limited{d.Handle().Polled(), b})
+			}
+			defer b.set(1e6)
+			t.Logf("cold start: a leader after %v", w.await(t, 2*time.Minute))
+			sleep(time.Minute)
+			before := d.Entry().ElectionNumber
+			b.count()
+			sleep(10 * time.Minute)
+			calm := float64(b.count()) / 600
+			t.Logf("calm: %.1f requests a second", calm)
+			if w.leader() < 0 || d.Entry().ElectionNumber != before {
+				t.Errorf("in ten minutes the leader has lost its place %d times", d.Entry().ElectionNumber-before)
+			}
+			b.set(0)
+			sleep(5 * time.Minute)
+			outage := float64(b.count()) / 300
+			t.Logf("outage: %.1f requests a second", outage)
+			if polls := n / (T / 2).Seconds(); outage > min(calm, polls) {
+				t.Errorf("in an outage %.1f requests a second, in calm %.1f, of which %.1f are polls", outage, calm, polls)
+			}
+			b.set(rate)
+			t.Logf("a leader is back after %v", w.await(t, afterOutage+time.Second))
 		})
 	}
 }
@@ -722,42 +705,40 @@ func TestRule11TheLastLeaderIsBackFirst(t *testing.T) {
 	} {
 		for _, feed := range []bool{false, true} {
 			for _, gone := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s, feed %v, gone %v", name, feed, gone), func(t *testing.T) {
-					bubble(t, func(t *testing.T) {
-						d := memory.NewDecider()
-						var all []*member
-						for i := range 4 {
-							all = append(all, join(t, d, fmt.Sprint(i), func(c *config) {
-								if !feed {
-									polled(c)
-								}
-							}))
-							sleep(time.Second)
-						}
-						for i := range 4 {
-							all[i].store.Inject(fault())
-						}
-						sleep(5*time.Minute + T/3)
-						for i := range 4 {
-							all[i].store.Inject(nil)
-						}
-						limit := T / 6
-						if gone {
-							all[0].quit()
-							all = all[1:]
-							limit = afterOutage
-						}
-						leader := -1
-						back := time.Now()
-						for leader < 0 && time.Since(back) <= limit {
-							sleep(50 * time.Millisecond)
-							leader = slices.IndexFunc(all, func(m *member) bool { return m.View().ValueInFuture() })
-						}
-						t.Logf("%d leads after %v", leader, time.Since(back))
-						if leader < 0 || leader > 0 && !gone {
-							t.Errorf("%d leads %v after the outage", leader, time.Since(back))
-						}
-					})
+				scene(t, fmt.Sprintf("%s, feed %v, gone %v", name, feed, gone), func(t *testing.T) {
+					d := memory.NewDecider()
+					var all []*member
+					for i := range 4 {
+						all = append(all, join(t, d, fmt.Sprint(i), func(c *config) {
+							if !feed {
+								polled(c)
+							}
+						}))
+						sleep(time.Second)
+					}
+					for i := range 4 {
+						all[i].store.Inject(fault())
+					}
+					sleep(5*time.Minute + T/3)
+					for i := range 4 {
+						all[i].store.Inject(nil)
+					}
+					limit := T / 6
+					if gone {
+						all[0].quit()
+						all = all[1:]
+						limit = afterOutage
+					}
+					leader := -1
+					back := time.Now()
+					for leader < 0 && time.Since(back) <= limit {
+						sleep(50 * time.Millisecond)
+						leader = slices.IndexFunc(all, func(m *member) bool { return m.View().ValueInFuture() })
+					}
+					t.Logf("%d leads after %v", leader, time.Since(back))
+					if leader < 0 || leader > 0 && !gone {
+						t.Errorf("%d leads %v after the outage", leader, time.Since(back))
+					}
 				})
 			}
 		}
@@ -808,9 +789,7 @@ func asksForPause(d time.Duration) memory.Faults {
 // a leader as far as its view allows.
 func TestRule11RetryAfter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", polled)
-		sleep(time.Second)
+		d, a := leader(t, polled)
 		b := join(t, d, "b", polled)
 		sleep(T)
 		a.awaitExtension()
@@ -843,8 +822,7 @@ func TestRule11RetryAfter(t *testing.T) {
 		}
 	})
 	bubble(t, func(t *testing.T) { // no store is waited for longer than a minute
-		a := join(t, memory.NewDecider(), "a", polled)
-		sleep(time.Second)
+		_, a := leader(t, polled)
 		a.store.Inject(asksForPause(24 * time.Hour).Times(20))
 		sleep(time.Hour)
 		a.leads(t)
@@ -972,34 +950,32 @@ func (w *crowd) since(begin time.Time) (writes, most int) {
 // spread as that. Few write: those that learn of a new leader before it is their turn do not.
 func TestRule12ManyStandbysSpread(t *testing.T) {
 	for _, pushed := range []bool{false, true} {
-		t.Run(fmt.Sprintf("pushed %v", pushed), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				var w crowd
-				var stores []*memory.Decider
-				for i := range 501 {
-					store := slow(d)
-					stores = append(stores, store)
-					w.join(t, fmt.Sprint("c", i), bareOf(store, pushed))
-					time.Sleep(T / 500)
+		scene(t, fmt.Sprintf("pushed %v", pushed), func(t *testing.T) {
+			d := memory.NewDecider()
+			var w crowd
+			var stores []*memory.Decider
+			for i := range 501 {
+				store := slow(d)
+				stores = append(stores, store)
+				w.join(t, fmt.Sprint("c", i), bareOf(store, pushed))
+				time.Sleep(T / 500)
+			}
+			for range 5 {
+				sleep(T)
+				i := w.leader()
+				if i < 0 {
+					t.Fatal("no leader")
 				}
-				for range 5 {
-					sleep(T)
-					i := w.leader()
-					if i < 0 {
-						t.Fatal("no leader")
-					}
-					gone := time.Now()
-					stores[i].Inject(memory.LoseRequests())
-					sleep(2 * T)
-					writes, most := w.since(gone)
-					t.Logf("%d writes, %d operations in 100 ms", writes, most)
-					if writes > 30 || most > 100 {
-						t.Errorf("%d writes, and %d operations within 100 ms, want at most 30 and 100", writes, most)
-					}
-					stores[i].Inject(memory.Slow(5 * time.Millisecond))
+				gone := time.Now()
+				stores[i].Inject(memory.LoseRequests())
+				sleep(2 * T)
+				writes, most := w.since(gone)
+				t.Logf("%d writes, %d operations in 100 ms", writes, most)
+				if writes > 30 || most > 100 {
+					t.Errorf("%d writes, and %d operations within 100 ms, want at most 30 and 100", writes, most)
 				}
-			})
+				stores[i].Inject(memory.Slow(5 * time.Millisecond))
+			}
 		})
 	}
 }
@@ -1007,26 +983,24 @@ func TestRule12ManyStandbysSpread(t *testing.T) {
 // Rule 12: so do observers, when the leader is gone.
 func TestRule12ManyObserversSpread(t *testing.T) {
 	for _, pushed := range []bool{false, true} {
-		t.Run(fmt.Sprintf("pushed %v", pushed), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				var w crowd
-				leader := slow(d)
-				w.join(t, "leader", bareOf(leader, pushed))
-				var lapsed atomic.Int64
-				for range 500 {
-					time.Sleep(T / 500)
-					watch(t, le.WatchConfig{Decider: bareOf(slow(d), pushed), MaxClockSkew: S, Trace: w.trace(), Logger: slog.New(slog.DiscardHandler),
-						Lapsed: func(context.Context, le.RaceEntry) { lapsed.Add(1) }})
-				}
-				sleep(T)
-				gone := time.Now()
-				leader.Inject(memory.LoseRequests())
-				sleep(T + S + spread + T/2)
-				if _, most := w.since(gone); most > 100 || lapsed.Load() != 500 {
-					t.Errorf("%d operations within 100 ms, and %d lapses, want at most 100, and 500", most, lapsed.Load())
-				}
-			})
+		scene(t, fmt.Sprintf("pushed %v", pushed), func(t *testing.T) {
+			d := memory.NewDecider()
+			var w crowd
+			leader := slow(d)
+			w.join(t, "leader", bareOf(leader, pushed))
+			var lapsed atomic.Int64
+			for range 500 {
+				time.Sleep(T / 500)
+				watch(t, le.WatchConfig{Decider: bareOf(slow(d), pushed), MaxClockSkew: S, Trace: w.trace(), Logger: slog.New(slog.DiscardHandler),
+					Lapsed: func(context.Context, le.RaceEntry) { lapsed.Add(1) }})
+			}
+			sleep(T)
+			gone := time.Now()
+			leader.Inject(memory.LoseRequests())
+			sleep(T + S + spread + T/2)
+			if _, most := w.since(gone); most > 100 || lapsed.Load() != 500 {
+				t.Errorf("%d operations within 100 ms, and %d lapses, want at most 100, and 500", most, lapsed.Load())
+			}
 		})
 	}
 }
@@ -1034,26 +1008,24 @@ func TestRule12ManyObserversSpread(t *testing.T) {
 // Rule 12: those that were started together, as by a deployment, do not poll together for good.
 func TestRule12StartedTogether(t *testing.T) {
 	for _, observe := range []bool{false, true} {
-		t.Run(fmt.Sprintf("observers %v", observe), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				var w crowd
-				w.join(t, "leader", bareOf(slow(d), false))
-				for i := range 200 {
-					time.Sleep(time.Microsecond) // an observer has no name but the time
-					if store := bareOf(slow(d), false); observe {
-						watch(t, le.WatchConfig{Decider: store, MaxClockSkew: S, Trace: w.trace(), Logger: slog.New(slog.DiscardHandler)})
-					} else {
-						w.join(t, fmt.Sprint("c", i), store)
-					}
+		scene(t, fmt.Sprintf("observers %v", observe), func(t *testing.T) {
+			d := memory.NewDecider()
+			var w crowd
+			w.join(t, "leader", bareOf(slow(d), false))
+			for i := range 200 {
+				time.Sleep(time.Microsecond) // an observer has no name but the time
+				if store := bareOf(slow(d), false); observe {
+					watch(t, le.WatchConfig{Decider: store, MaxClockSkew: S, Trace: w.trace(), Logger: slog.New(slog.DiscardHandler)})
+				} else {
+					w.join(t, fmt.Sprint("c", i), store)
 				}
-				sleep(2 * T)
-				began := time.Now()
-				sleep(T)
-				if _, most := w.since(began); most > 40 {
-					t.Errorf("%d operations within 100 ms, want at most 40", most)
-				}
-			})
+			}
+			sleep(2 * T)
+			began := time.Now()
+			sleep(T)
+			if _, most := w.since(began); most > 40 {
+				t.Errorf("%d operations within 100 ms, want at most 40", most)
+			}
 		})
 	}
 }
@@ -1083,31 +1055,29 @@ func TestWakeUps(t *testing.T) {
 		"feed": {2*terms + terms*int64(T)/int64(time.Second), 0},
 		"poll": {2*terms + terms*int64(T)/int64(time.Second), 2 * terms},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				var clock [2]*counting
-				for i := range clock {
-					clock[i] = &counting{Clock: clocks.System()}
-					join(t, d, string(rune('a'+i)), func(c *config) {
-						c.Clock = clock[i]
-						if name == "poll" {
-							polled(c)
-						}
-					})
-					sleep(T)
-				}
-				leader, standby := clock[0].woken.Load(), clock[1].woken.Load()
-				sleep(terms * T)
-				leader, standby = clock[0].woken.Load()-leader, clock[1].woken.Load()-standby
-				t.Logf("in %d terms the leader woke %d times, the standby %d times", terms, leader, standby)
-				if leader > most.leader || standby > most.standby {
-					t.Errorf("want at most %d and %d", most.leader, most.standby)
-				}
-				if leader < 2*terms {
-					t.Error("the count has missed the extensions")
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			var clock [2]*counting
+			for i := range clock {
+				clock[i] = &counting{Clock: clocks.System()}
+				join(t, d, string(rune('a'+i)), func(c *config) {
+					c.Clock = clock[i]
+					if name == "poll" {
+						polled(c)
+					}
+				})
+				sleep(T)
+			}
+			leader, standby := clock[0].woken.Load(), clock[1].woken.Load()
+			sleep(terms * T)
+			leader, standby = clock[0].woken.Load()-leader, clock[1].woken.Load()-standby
+			t.Logf("in %d terms the leader woke %d times, the standby %d times", terms, leader, standby)
+			if leader > most.leader || standby > most.standby {
+				t.Errorf("want at most %d and %d", most.leader, most.standby)
+			}
+			if leader < 2*terms {
+				t.Error("the count has missed the extensions")
+			}
 		})
 	}
 }
@@ -1187,7 +1157,7 @@ func TestRule11ACallThatHangsInALongTerm(t *testing.T) {
 	long := func(c *config) { c.TermLength = term }
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
-		a := join(t, d, "a", long, func(c *config) { c.Decider.(*memory.Decider).Inject(hang.On(memory.Read).Times(1)) }, polled)
+		a := join(t, d, "a", long, faulty(hang.On(memory.Read).Times(1)), polled)
 		sleep(time.Minute)
 		a.leads(t)
 		b := join(t, d, "b", long)
@@ -1229,9 +1199,7 @@ func TestRule09ReleasesAfterAnOutage(t *testing.T) {
 // write failed.
 func TestRule11AWriteThatLandedIsNoFailure(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) { c.TermLength = time.Minute })
-		sleep(time.Second)
+		_, a := leader(t, func(c *config) { c.TermLength = time.Minute })
 		a.store.Inject(memory.Always(memory.Fault{Err: memory.ErrLost, Lands: true, AnswerDelay: 100 * time.Millisecond}).On(memory.Write))
 		sleep(20 * time.Minute)
 		if a.leads(t); a.count() != 1 {

@@ -31,13 +31,9 @@ func TestRule14EveryWriteRaisesTheOrder(t *testing.T) {
 		stop := watch(t, le.WatchConfig{Decider: observer})
 		a, b := join(t, d, "a"), join(t, d, "b")
 		sleep(30 * time.Second)
-		if err := le.Transfer(t.Context(), d, "b"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, le.Transfer(t.Context(), d, "b"))
 		sleep(30 * time.Second)
-		if err := le.StepDown(t.Context(), d, false); err != nil {
-			t.Fatal(err)
-		}
+		must(t, le.StepDown(t.Context(), d, false))
 		sleep(30 * time.Second)
 		a.quit()
 		synctest.Wait() // a feed may merge a leadership's beginning with its end
@@ -95,9 +91,7 @@ func TestRule07LostAnswerIsReadBack(t *testing.T) {
 // ctx at once with ErrOusted.
 func TestRule08LossEndsViewAndCtxAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a")
-		sleep(time.Second)
+		d, a := leader(t)
 		r := a.leadership(t, 0)
 		d.Replace(rival(first + 1))
 		synctest.Wait()
@@ -109,9 +103,7 @@ func TestRule08LossEndsViewAndCtxAtOnce(t *testing.T) {
 		}
 	})
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", polled)
-		sleep(time.Second)
+		d, a := leader(t, polled)
 		r := a.leadership(t, 0)
 		d.Replace(rival(first + 1))
 		sleep(6*time.Second - time.Millisecond)
@@ -189,9 +181,7 @@ func TestUnknownFieldsSurviveEveryWrite(t *testing.T) {
 		a.stop()
 		sleep(time.Second)
 		check("release", d.Entry().Vacant())
-		if err := le.Transfer(t.Context(), d, "b"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, le.Transfer(t.Context(), d, "b"))
 		check("request", d.Entry().Successor == "b")
 	})
 }
@@ -199,36 +189,34 @@ func TestUnknownFieldsSurviveEveryWrite(t *testing.T) {
 // TestEmptiedRecordIsWaitedFor: a record that is empty and not new is nobody's for a term.
 // One that is not there may be new.
 func TestEmptiedRecordIsWaitedFor(t *testing.T) {
-	for kind, adjust := range map[string]func(*config){"pushed": func(*config) {}, "polled": polled} {
-		t.Run(kind, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				old := join(t, d, "old")
-				sleep(T)
-				old.store.Inject(memory.Fail(errors.New("cut off")))
-				d.Replace(&le.RaceEntry{})
-				cut := time.Now()
-				a := join(t, d, "a", adjust)
-				var none *le.NotElectedError
-				if _, err := (le.Config{Decider: d.Handle(), LeaderID: "b", TermLength: T}).TryAcquire(t.Context()); !errors.As(err, &none) || !strings.Contains(err.Error(), "emptied") {
-					t.Errorf("TryAcquire says %v", err)
+	for kind, adjust := range styles {
+		scene(t, kind, func(t *testing.T) {
+			d := memory.NewDecider()
+			old := join(t, d, "old")
+			sleep(T)
+			old.store.Inject(memory.Fail(errors.New("cut off")))
+			d.Replace(&le.RaceEntry{})
+			cut := time.Now()
+			a := join(t, d, "a", adjust)
+			var none *le.NotElectedError
+			if _, err := (le.Config{Decider: d.Handle(), LeaderID: "b", TermLength: T}).TryAcquire(t.Context()); !errors.As(err, &none) || !strings.Contains(err.Error(), "emptied") {
+				t.Errorf("TryAcquire says %v", err)
+			}
+			for a.Status() != le.Leading {
+				sleep(100 * time.Millisecond)
+				if old.View().ValueInFuture() && a.View().ValueInFuture() {
+					t.Fatal("two views are true")
 				}
-				for a.Status() != le.Leading {
-					sleep(100 * time.Millisecond)
-					if old.View().ValueInFuture() && a.View().ValueInFuture() {
-						t.Fatal("two views are true")
-					}
-					if time.Since(cut) > 2*T {
-						t.Fatal("nobody leads")
-					}
+				if time.Since(cut) > 2*T {
+					t.Fatal("nobody leads")
 				}
-				if waited := time.Since(cut); waited < T+S {
-					t.Errorf("waited for %v only", waited)
-				}
-				if a.View().ElectionNumber() <= old.leadership(t, 0).number {
-					t.Errorf("leadership %d after leadership %d", a.View().ElectionNumber(), old.leadership(t, 0).number)
-				}
-			})
+			}
+			if waited := time.Since(cut); waited < T+S {
+				t.Errorf("waited for %v only", waited)
+			}
+			if a.View().ElectionNumber() <= old.leadership(t, 0).number {
+				t.Errorf("leadership %d after leadership %d", a.View().ElectionNumber(), old.leadership(t, 0).number)
+			}
 		})
 	}
 }
@@ -248,9 +236,7 @@ func TestAnnounceIsOneExtension(t *testing.T) {
 		began := time.Now()
 		sleep(2 * time.Second)
 		host, params = []string{"new:1"}, []byte("v2")
-		if err := a.Announce(host, params); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Announce(host, params))
 		host[0], params[0] = "scribbled", 'x' // so are these
 		synctest.Wait()
 		if e := d.Entry(); !slices.Equal(e.HostPort, []string{"new:1"}) || string(e.ConnectionParams) != "v2" || e.ElectionNumber != first {
@@ -274,9 +260,7 @@ func TestAnnounceIsPaced(t *testing.T) {
 		sleep(2 * time.Second)
 		began := time.Now()
 		for i := range 1000 {
-			if err := a.Announce(nil, []byte{byte(i), byte(i >> 8)}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, a.Announce(nil, []byte{byte(i), byte(i >> 8)}))
 			sleep(4 * time.Millisecond)
 		}
 		sleep(2 * time.Second)
@@ -297,9 +281,7 @@ func TestAnnounceBacksOff(t *testing.T) {
 		sleep(2 * time.Second)
 		a.store.Inject(memory.Fail(errors.New("no")).On(memory.Write))
 		began := time.Now()
-		if err := a.Announce([]string{"new:1"}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Announce([]string{"new:1"}, nil))
 		sleep(4 * time.Second)
 		if n := len(a.opsSince(began, le.OpExtend)); n > 6 {
 			t.Errorf("%d writes in 4 s, want at most 6: the pauses double from half a second", n)
@@ -310,14 +292,10 @@ func TestAnnounceBacksOff(t *testing.T) {
 // What a standby announces, or one that has lost, is what it tells when it leads.
 func TestAnnounceIsKeptForTheNextLeadership(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) { c.HostPort = []string{"a:1"} })
-		sleep(time.Second)
+		d, a := leader(t, func(c *config) { c.HostPort = []string{"a:1"} })
 		b := join(t, d, "b", func(c *config) { c.HostPort = []string{"b:1"} })
 		sleep(time.Second)
-		if err := b.Announce([]string{"b:2"}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Announce([]string{"b:2"}, nil))
 		sleep(time.Second)
 		if h := d.Entry().HostPort; !slices.Equal(h, []string{"a:1"}) {
 			t.Fatalf("a standby has written %v", h)
@@ -373,9 +351,7 @@ func TestAnnounceDelaysNoExtension(t *testing.T) {
 		a := join(t, d, "a", func(c *config) { c.ExtendEvery = T / 20 })
 		sleep(10 * time.Second)
 		began := time.Now()
-		if err := a.Announce([]string{"new:1"}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Announce([]string{"new:1"}, nil))
 		sleep(600 * time.Millisecond) // the last extension was 250 ms before
 		if ops := a.opsSince(began, le.OpExtend); len(ops) != 1 || !slices.Equal(d.Entry().HostPort, []string{"new:1"}) {
 			t.Errorf("%+v, on record is %v", ops, d.Entry().HostPort)
@@ -390,9 +366,7 @@ func TestAnnounceOfOneOfTheTwo(t *testing.T) {
 		a := join(t, d, "a", func(c *config) { c.HostPort, c.ConnectionParams = []string{"a:1"}, []byte("v1") })
 		for _, c := range []struct{ host, params string }{{"a:1", "v2"}, {"a:2", "v2"}} {
 			sleep(2 * time.Second)
-			if err := a.Announce([]string{c.host}, []byte(c.params)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, a.Announce([]string{c.host}, []byte(c.params)))
 			synctest.Wait()
 			if e := d.Entry(); e.HostPort[0] != c.host || string(e.ConnectionParams) != c.params {
 				t.Errorf("on record are %v and %q, want %+v", e.HostPort, e.ConnectionParams, c)

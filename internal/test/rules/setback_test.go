@@ -60,37 +60,35 @@ func (d *detained) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderTo
 // later write has opened: nothing is written before a read that began after it.
 func TestRule07LateAnswersCloseNoQuestion(t *testing.T) {
 	for _, what := range []string{"read", "write", "refused write"} {
-		t.Run(what, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				late := make(chan struct{})
-				h := &detained{refused: what == "refused write"}
-				a := join(t, memory.NewDecider(), "a", polled, func(c *config) { h.RaceDecider, c.Decider = c.Decider, h })
-				synctest.Wait()
-				if what == "read" { // of the one that asks what became of the extension at 7 s
-					a.store.Inject(memory.LoseRequests().On(memory.Write).Times(1))
-					h.keep(&h.read, late)
-				} else {
-					h.keep(&h.write, late)
-				}
-				sleep(12 * time.Second) // given up, read, and gone on
-				a.leads(t)
-				a.store.Inject(func(op memory.Op) memory.Fault {
-					return memory.Fault{Err: memory.ErrLost, Lands: op.Kind == memory.Write}
-				})
-				for begin := time.Now(); len(a.opsSince(begin, le.OpExtend)) == 0; {
-					sleep(100 * time.Millisecond)
-				}
-				sleep(100 * time.Millisecond)
-				close(late)
-				told := time.Now()
-				sleep(5 * time.Second)
-				if n := len(a.opsSince(told, le.OpExtend)); n > 0 {
-					t.Errorf("%d writes, though the outcome of the last one is open and no read has worked since", n)
-				}
-				a.store.Inject(nil)
-				sleep(time.Second)
-				a.leads(t)
+		scene(t, what, func(t *testing.T) {
+			late := make(chan struct{})
+			h := &detained{refused: what == "refused write"}
+			a := join(t, memory.NewDecider(), "a", polled, func(c *config) { h.RaceDecider, c.Decider = c.Decider, h })
+			synctest.Wait()
+			if what == "read" { // of the one that asks what became of the extension at 7 s
+				a.store.Inject(memory.LoseRequests().On(memory.Write).Times(1))
+				h.keep(&h.read, late)
+			} else {
+				h.keep(&h.write, late)
+			}
+			sleep(12 * time.Second) // given up, read, and gone on
+			a.leads(t)
+			a.store.Inject(func(op memory.Op) memory.Fault {
+				return memory.Fault{Err: memory.ErrLost, Lands: op.Kind == memory.Write}
 			})
+			for begin := time.Now(); len(a.opsSince(begin, le.OpExtend)) == 0; {
+				sleep(100 * time.Millisecond)
+			}
+			sleep(100 * time.Millisecond)
+			close(late)
+			told := time.Now()
+			sleep(5 * time.Second)
+			if n := len(a.opsSince(told, le.OpExtend)); n > 0 {
+				t.Errorf("%d writes, though the outcome of the last one is open and no read has worked since", n)
+			}
+			a.store.Inject(nil)
+			sleep(time.Second)
+			a.leads(t)
 		})
 	}
 }
@@ -102,9 +100,7 @@ func TestRule05ReadsCountFromTheirStart(t *testing.T) {
 		d := memory.NewDecider()
 		held := rival(3)
 		d.Replace(held)
-		a := join(t, d, "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Always(memory.Fault{AnswerDelay: 2 * time.Second}).On(memory.Read))
-		}, polled)
+		a := join(t, d, "a", faulty(memory.Always(memory.Fault{AnswerDelay: 2 * time.Second}).On(memory.Read)), polled)
 		sleep(2 * T) // reads begin at 0, 7.5 and 15 s; the last is answered at 17 s, 1 s after TermExpiry + S
 		a.leads(t)
 		last, claimed := time.Time{}, a.opsSince(time.Time{}, le.OpAcquire)[0].Start
@@ -168,12 +164,10 @@ func TestRule06StoreSetBackUnderALivingLeadership(t *testing.T) {
 // from when the campaign was stopped.
 func TestRule09ReleaseAfterALongDrain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
+		d, a := leader(t, func(c *config) {
 			c.DrainTimeout = time.Minute
 			c.OnOusting = func(context.Context) { time.Sleep(40 * time.Second) }
 		})
-		sleep(time.Second)
 		a.stop()
 		sleep(39900 * time.Millisecond)
 		a.store.Inject(memory.LoseRequests().On(memory.Write).Times(1)) // the first try
@@ -262,32 +256,30 @@ func TestRecordThatIsGoneIsSaid(t *testing.T) {
 		"pushed": func(d *memory.Decider) le.RaceDecider { return d },
 		"polled": func(d *memory.Decider) le.RaceDecider { return d.Polled() },
 	} {
-		t.Run(kind, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				var led, watched lines
-				a := join(t, d, "a", func(c *config) { c.Decider = hide(c.Decider.(*memory.Decider)) }, logged(&led))
-				watch(t, le.WatchConfig{Decider: hide(d.Handle()), MaxClockSkew: S, PollInterval: time.Second, Logger: watched.logger()})
-				sleep(2 * T)
-				for i := 1; i <= 2; i++ {
-					if i == 1 {
-						d.Replace(nil)
-					} else {
-						d.Replace(&le.RaceEntry{})
-					}
-					sleep(T / 2)
-					for who, j := range map[string]*lines{"leader": &led, "observer": &watched} {
-						if n := j.count("the record is gone"); n != i {
-							t.Errorf("%d: the %s has said it %d times:\n%s", i, who, n, &j.text)
-						}
-					}
-					sleep(T)
-					a.leads(t)
+		scene(t, kind, func(t *testing.T) {
+			d := memory.NewDecider()
+			var led, watched lines
+			a := join(t, d, "a", func(c *config) { c.Decider = hide(c.Decider.(*memory.Decider)) }, logged(&led))
+			watch(t, le.WatchConfig{Decider: hide(d.Handle()), MaxClockSkew: S, PollInterval: time.Second, Logger: watched.logger()})
+			sleep(2 * T)
+			for i := 1; i <= 2; i++ {
+				if i == 1 {
+					d.Replace(nil)
+				} else {
+					d.Replace(&le.RaceEntry{})
 				}
-				if a.count() != 1 {
-					t.Errorf("%d leaderships", a.count())
+				sleep(T / 2)
+				for who, j := range map[string]*lines{"leader": &led, "observer": &watched} {
+					if n := j.count("the record is gone"); n != i {
+						t.Errorf("%d: the %s has said it %d times:\n%s", i, who, n, &j.text)
+					}
 				}
-			})
+				sleep(T)
+				a.leads(t)
+			}
+			if a.count() != 1 {
+				t.Errorf("%d leaderships", a.count())
+			}
 		})
 	}
 }
@@ -362,9 +354,7 @@ func TestUndoneAcquisitionIsReplacedByOnesOwn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		d.Replace(vacantAt(4))
-		a := join(t, d, "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Slow(2 * time.Second).On(memory.Write).Times(1))
-		})
+		a := join(t, d, "a", faulty(memory.Slow(2*time.Second).On(memory.Write).Times(1)))
 		sleep(500 * time.Millisecond)
 		d.Tell(other(5))
 		sleep(200 * time.Millisecond)
@@ -402,32 +392,28 @@ func TestPreferReadsNoMoreAfterASetBack(t *testing.T) {
 // Rule 9: a feed may tell of a release that then fails and is undone. Who leaves reads, and releases again.
 func TestRule09ReleaseThatIsUndone(t *testing.T) {
 	for _, how := range []string{"stops", "resigns"} {
-		t.Run(how, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				a := join(t, d, "a")
-				sleep(time.Second)
-				failed := false
-				a.store.Inject(func(op memory.Op) (f memory.Fault) {
-					if op.Kind == memory.Write && op.Entry.Vacant() && !failed {
-						failed = true
-						d.Tell(op.Entry)
-						f.Err, f.AnswerDelay = memory.ErrLost, time.Second
-					}
-					return f
-				})
-				if how == "stops" {
-					go a.Resign(t.Context())
-					sleep(1500 * time.Millisecond) // the release has failed, and nothing was read yet
-					d.Tell(nil)
-					a.quit()
-				} else if err := a.Resign(t.Context()); err != nil {
-					t.Fatal(err)
+		scene(t, how, func(t *testing.T) {
+			d, a := leader(t)
+			failed := false
+			a.store.Inject(func(op memory.Op) (f memory.Fault) {
+				if op.Kind == memory.Write && op.Entry.Vacant() && !failed {
+					failed = true
+					d.Tell(op.Entry)
+					f.Err, f.AnswerDelay = memory.ErrLost, time.Second
 				}
-				if e := d.Entry(); !e.Vacant() {
-					t.Errorf("the record is %+v, want it released", e)
-				}
+				return f
 			})
+			if how == "stops" {
+				go a.Resign(t.Context())
+				sleep(1500 * time.Millisecond) // the release has failed, and nothing was read yet
+				d.Tell(nil)
+				a.quit()
+			} else {
+				must(t, a.Resign(t.Context()))
+			}
+			if e := d.Entry(); !e.Vacant() {
+				t.Errorf("the record is %+v, want it released", e)
+			}
 		})
 	}
 }
@@ -435,12 +421,10 @@ func TestRule09ReleaseThatIsUndone(t *testing.T) {
 // As TestRule09ReleaseThatIsUndone, but the work takes longer to end than half a term.
 func TestRule09ReleaseThatIsUndoneAfterALongDrain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
+		d, a := leader(t, func(c *config) {
 			c.DrainTimeout = T
 			c.OnElected = func(ctx context.Context, v *le.TimeView) { <-ctx.Done(); time.Sleep(9 * time.Second) }
 		})
-		sleep(time.Second)
 		failed := false
 		a.store.Inject(func(op memory.Op) (f memory.Fault) {
 			if op.Kind == memory.Write && op.Entry.Vacant() && !failed {
@@ -482,25 +466,23 @@ func TestRule19SuccessIsProved(t *testing.T) {
 		"the older": func(e *le.RaceEntry) le.LeaderToken { return e.Token },
 	} {
 		for _, lies := range []bool{true, false} {
-			t.Run(what, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					d := memory.NewDecider()
-					d.Replace(vacantAt(7))
-					a := join(t, d, "a", func(c *config) {
-						c.Decider = &credulous{c.Decider.(*memory.Decider).Polled(), lies, answer}
-					})
-					sleep(2 * T)
-					if !lies {
-						a.leads(t) // the record shows it
-						return
-					}
-					if a.follows(t); a.count() > 0 {
-						t.Errorf("it has led by what was never written")
-					}
-					if ops := a.opsSince(time.Time{}, le.OpAcquire); len(ops) == 0 || ops[0].Err == nil {
-						t.Errorf("%+v: want an error", ops)
-					}
+			scene(t, what, func(t *testing.T) {
+				d := memory.NewDecider()
+				d.Replace(vacantAt(7))
+				a := join(t, d, "a", func(c *config) {
+					c.Decider = &credulous{c.Decider.(*memory.Decider).Polled(), lies, answer}
 				})
+				sleep(2 * T)
+				if !lies {
+					a.leads(t) // the record shows it
+					return
+				}
+				if a.follows(t); a.count() > 0 {
+					t.Errorf("it has led by what was never written")
+				}
+				if ops := a.opsSince(time.Time{}, le.OpAcquire); len(ops) == 0 || ops[0].Err == nil {
+					t.Errorf("%+v: want an error", ops)
+				}
 			})
 		}
 	}

@@ -135,29 +135,27 @@ func TestRule13CtxEndsWithTheViewWhateverHangs(t *testing.T) {
 		},
 	}
 	for name, hook := range hooks {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				release := make(chan struct{})
-				a := join(t, d, "a", func(c *config) { hook(c, release) })
-				synctest.Wait()
-				r := a.leadership(t, 0)
-				a.store.Inject(memory.Hang(release)) // and it ignores its ctx
-				end := r.view.Get()
-				<-r.ctx.Done()
-				if !time.Now().Equal(end) && name != "Healthy" {
-					t.Errorf("ctx ended at %v, its view at %v", time.Now(), end)
-				}
-				if time.Now().After(end) {
-					t.Errorf("ctx outlived its view by %v", time.Since(end))
-				}
-				time.Sleep(time.Until(end))
-				if r.view.ValueInFuture() {
-					t.Error("the view is alive after its end")
-				}
-				close(release)
-				a.quit()
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			release := make(chan struct{})
+			a := join(t, d, "a", func(c *config) { hook(c, release) })
+			synctest.Wait()
+			r := a.leadership(t, 0)
+			a.store.Inject(memory.Hang(release)) // and it ignores its ctx
+			end := r.view.Get()
+			<-r.ctx.Done()
+			if !time.Now().Equal(end) && name != "Healthy" {
+				t.Errorf("ctx ended at %v, its view at %v", time.Now(), end)
+			}
+			if time.Now().After(end) {
+				t.Errorf("ctx outlived its view by %v", time.Since(end))
+			}
+			time.Sleep(time.Until(end))
+			if r.view.ValueInFuture() {
+				t.Error("the view is alive after its end")
+			}
+			close(release)
+			a.quit()
 		})
 	}
 }
@@ -241,8 +239,7 @@ func TestTimeViewConcurrency(t *testing.T) {
 // A copy of a view ends with it, also one that was made before an extension.
 func TestTimeViewCopy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		a := join(t, memory.NewDecider(), "a")
-		sleep(time.Second)
+		_, a := leader(t)
 		copied := *a.View()
 		sleep(2 * T)
 		if !copied.ValueInFuture() || !copied.Get().Equal(a.View().Get()) {
@@ -330,33 +327,31 @@ func TestRule02MonotonicReadings(t *testing.T) {
 		"suspended": func(c *readings) { c.ahead.Add(int64(5 * time.Second)) },
 	} {
 		clock := newReadings(t)
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				clock.start()
-				d := memory.NewDecider()
-				a := join(t, d, "a", on(clock), stayOn)
-				synctest.Wait()
-				a.leads(t)
-				r := a.leadership(t, 0)
-				a.store.Inject(memory.Fail(errors.New("cut off")))
-				apart(clock)
-				left := T - S
-				if name == "suspended" {
-					left -= 5 * time.Second
-				}
-				sleep(left - time.Nanosecond)
-				if !r.view.ValueInFuture() {
-					t.Error("ended early")
-				}
-				sleep(time.Nanosecond)
-				if r.view.ValueInFuture() {
-					t.Error("the view outlived its end")
-				}
-				sleep(time.Second)
-				if !errors.Is(context.Cause(r.ctx), le.ErrExpired) {
-					t.Errorf("cause %v", context.Cause(r.ctx))
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			clock.start()
+			d := memory.NewDecider()
+			a := join(t, d, "a", on(clock), stayOn)
+			synctest.Wait()
+			a.leads(t)
+			r := a.leadership(t, 0)
+			a.store.Inject(memory.Fail(errors.New("cut off")))
+			apart(clock)
+			left := T - S
+			if name == "suspended" {
+				left -= 5 * time.Second
+			}
+			sleep(left - time.Nanosecond)
+			if !r.view.ValueInFuture() {
+				t.Error("ended early")
+			}
+			sleep(time.Nanosecond)
+			if r.view.ValueInFuture() {
+				t.Error("the view outlived its end")
+			}
+			sleep(time.Second)
+			if !errors.Is(context.Cause(r.ctx), le.ErrExpired) {
+				t.Errorf("cause %v", context.Cause(r.ctx))
+			}
 		})
 	}
 }
@@ -391,8 +386,7 @@ func TestRule13MonotonicReadings(t *testing.T) {
 	clock := newReadings(t)
 	bubble(t, func(t *testing.T) {
 		clock.start()
-		a := join(t, memory.NewDecider(), "a", on(clock), stayOn)
-		sleep(time.Second)
+		_, a := leader(t, on(clock), stayOn)
 		r := a.leadership(t, 0)
 		clock.ahead.Store(int64(time.Hour))
 		sleep(time.Second)
@@ -574,18 +568,16 @@ func TestRule11RetryAfterWhileLeaving(t *testing.T) {
 		"quit":   (*member).quit,
 	} {
 		for _, term := range []time.Duration{2 * S, 4 * S, 6 * S, T} {
-			t.Run(fmt.Sprint(name, term), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					a := join(t, memory.NewDecider(), "a", polled, func(c *config) { c.TermLength = term })
-					sleep(20 * T)
-					a.store.Inject(asksForPause(50 * time.Second).On(memory.Write).Times(1))
-					begin := time.Now()
-					leave(a)
-					near(t, "the release", time.Since(begin), term/4, S/2)
-					if e := a.Leader(); !e.Vacant() {
-						t.Errorf("not released: %+v", e)
-					}
-				})
+			scene(t, fmt.Sprint(name, term), func(t *testing.T) {
+				a := join(t, memory.NewDecider(), "a", polled, func(c *config) { c.TermLength = term })
+				sleep(20 * T)
+				a.store.Inject(asksForPause(50 * time.Second).On(memory.Write).Times(1))
+				begin := time.Now()
+				leave(a)
+				near(t, "the release", time.Since(begin), term/4, S/2)
+				if e := a.Leader(); !e.Vacant() {
+					t.Errorf("not released: %+v", e)
+				}
 			})
 		}
 	}
@@ -622,9 +614,7 @@ func TestRule11RetryAfterIsOver(t *testing.T) {
 func TestRule11RetryAfterOfAnAcquisition(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const pause = 50 * time.Second
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(asksForPause(pause).On(memory.Write))
-		}, polled)
+		a := join(t, memory.NewDecider(), "a", faulty(asksForPause(pause).On(memory.Write)), polled)
 		sleep(time.Hour)
 		if n, most := len(a.opsSince(time.Time{})), 3*int(time.Hour/pause)+1; n > most {
 			t.Errorf("%d requests, want at most %d", n, most)
@@ -638,9 +628,7 @@ func TestRule11RetryAfterResigned(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", polled, func(c *config) { c.PollInterval = time.Second })
 		sleep(20 * T)
-		if err := a.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Resign(t.Context()))
 		another := rival(a.Leader().ElectionNumber + 1)
 		another.TermLength, another.TermExpiry = time.Hour, time.Now().Add(time.Hour)
 		d.Replace(another)
@@ -729,14 +717,12 @@ func TestRule11ColdStartInAnOutage(t *testing.T) {
 		"refused": memory.Fail(errSlowDown),
 		"hangs":   memory.Always(memory.Fault{AnswerDelay: 10 * time.Hour}),
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				a := join(t, memory.NewDecider(), "a", func(c *config) { c.Decider.(*memory.Decider).Inject(fault) }, polled)
-				sleep(10 * time.Minute)
-				if n, most := len(a.opsSince(time.Time{})), int(10*time.Minute/T)+3; n > most {
-					t.Errorf("%d requests in ten minutes, want at most %d", n, most)
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			a := join(t, memory.NewDecider(), "a", faulty(fault), polled)
+			sleep(10 * time.Minute)
+			if n, most := len(a.opsSince(time.Time{})), int(10*time.Minute/T)+3; n > most {
+				t.Errorf("%d requests in ten minutes, want at most %d", n, most)
+			}
 		})
 	}
 }
@@ -771,18 +757,16 @@ func TestRule11LandedAcquisitionIsFoundSoon(t *testing.T) {
 		d.Replace(rival(first))
 		writes := 0
 		var landed time.Time
-		a := join(t, d, "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Faults(func(memory.Op) memory.Fault {
-				switch writes++; writes {
-				case 1:
-					return memory.Fault{Err: errSlowDown}
-				case 2:
-					landed = time.Now()
-					return memory.Fault{Err: memory.ErrLost, Lands: true}
-				}
-				return memory.Fault{}
-			}).On(memory.Write))
-		}, polled)
+		a := join(t, d, "a", faulty(memory.Faults(func(memory.Op) memory.Fault {
+			switch writes++; writes {
+			case 1:
+				return memory.Fault{Err: errSlowDown}
+			case 2:
+				landed = time.Now()
+				return memory.Fault{Err: memory.ErrLost, Lands: true}
+			}
+			return memory.Fault{}
+		}).On(memory.Write)), polled)
 		sleep(4 * T)
 		a.leads(t)
 		if took := a.leadership(t, 0).from.Sub(landed); took > 3*T/32 {
