@@ -381,29 +381,6 @@ func (g *goexits) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderTok
 	return g.Decider.WriteEntry(ctx, e)
 }
 
-// Contract: Wait returns when no callback runs any more, Healthy included.
-func TestContractWaitAwaitsHealthy(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		running, stuck := false, make(chan struct{})
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
-			c.Healthy = func(ctx context.Context) error {
-				running = true
-				<-ctx.Done()
-				<-stuck
-				running = false
-				return ctx.Err()
-			}
-		})
-		sleep(time.Second)
-		a.stop()
-		time.AfterFunc(time.Minute, func() { close(stuck) })
-		<-a.Done()
-		if running {
-			t.Error("Wait returned while Healthy runs")
-		}
-	})
-}
-
 // Rule 17: writes that are refused for good before any has worked end the campaign,
 // though reads work: such a candidate would never lead. Later they are reported.
 func TestRule17WritesRefusedForGood(t *testing.T) {
@@ -465,66 +442,6 @@ func TestRule17WritesRefusedForGood(t *testing.T) {
 	})
 }
 
-// A store that refuses each write though nobody else writes is told of, once.
-func TestRefusalsAreTold(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var log bytes.Buffer
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Fail(le.ErrLostRace).On(memory.Write))
-			c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		})
-		sleep(10 * T)
-		a.quit()
-		if n := strings.Count(log.String(), "refuses this candidate's writes"); n != 1 {
-			t.Errorf("told %d times: %s", n, log.String())
-		}
-	})
-}
-
-// A standby says at Info that it stands, and who leads; a leader that it leads; a job
-// that failed is not called done.
-func TestLogSaysWhoLeads(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Replace(rival(3))
-		var log bytes.Buffer
-		err := le.Config{Decider: d, LeaderID: "a", Logger: slog.New(slog.NewTextHandler(&log, nil))}.
-			Run(t.Context(), func(context.Context, *le.TimeView) error { return errors.New("out of paper") })
-		if err == nil {
-			t.Fatal("no error")
-		}
-		for _, want := range []string{"campaign started", "another leads", "leader=rival", "token=3", "leading", "the job failed: out of paper"} {
-			if !strings.Contains(log.String(), want) {
-				t.Errorf("the log lacks %q:\n%s", want, log.String())
-			}
-		}
-		if strings.Contains(log.String(), "is done") {
-			t.Errorf("a failed job was called done:\n%s", log.String())
-		}
-	})
-}
-
-// The error of a call that was given up names the place and the operation.
-func TestAbandonedCallNamesItsPlace(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
-			c.Decider = named{c.Decider.(*memory.Decider)}
-			c.Decider.(named).Inject(memory.Slow(time.Hour))
-		})
-		sleep(T)
-		ops := a.opsSince(time.Time{}, le.OpRead)
-		if len(ops) == 0 || !ops[0].Abandoned || !errors.Is(ops[0].Err, context.DeadlineExceeded) {
-			t.Fatalf("%+v", ops)
-		}
-		for _, want := range []string{"read", "bucket/object", "3.75s"} {
-			if !strings.Contains(ops[0].Err.Error(), want) {
-				t.Errorf("%q lacks %q", ops[0].Err, want)
-			}
-		}
-	})
-}
-
 type named struct{ *memory.Decider }
 
 func (named) String() string { return "bucket/object" }
@@ -554,33 +471,6 @@ type waits struct{ le.RaceDecider }
 func (waits) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
 	<-ctx.Done()
 	return nil, fmt.Errorf("somebody holds the lock: %w", ctx.Err())
-}
-
-// A call that was given up may say what it waited for. The log has that, and so has the error of a
-// campaign or an observer that then ends and has learned nothing.
-func TestGivenUpCallSaysWhatItWaitedFor(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var log bytes.Buffer
-		logger := slog.New(slog.NewTextHandler(&log, nil))
-		d := waits{memory.NewDecider()}
-		for what, run := range map[string]func(context.Context) error{
-			"campaign": le.Config{Decider: d, LeaderID: "a", Logger: logger, OnElected: func(context.Context, *le.TimeView) {}}.Acquire,
-			"observer": func(ctx context.Context) error {
-				return le.WatchConfig{Decider: d, Logger: logger}.Watch(ctx, func(context.Context, le.RaceEntry) {})
-			},
-		} {
-			log.Reset()
-			ctx, cancel := context.WithTimeout(t.Context(), le.DefaultTermLength/3) // one call has been given up
-			err := run(ctx)
-			cancel()
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer within") || !strings.Contains(err.Error(), "holds the lock") {
-				t.Errorf("%s: %v", what, err)
-			}
-			if !strings.Contains(log.String(), "holds the lock") {
-				t.Errorf("%s: the log lacks it:\n%s", what, log.String())
-			}
-		}
-	})
 }
 
 // oneAtATime is a decider that does one thing at a time, and tells its place in turn as well.
@@ -636,19 +526,4 @@ func after(d time.Duration) <-chan struct{} {
 	c := make(chan struct{})
 	time.AfterFunc(d, func() { close(c) })
 	return c
-}
-
-// Rule 9: an acquisition that was given up, and then fails, may have landed after the read that
-// did not show it. Who stops asks again, and releases it.
-func TestRule09AcquisitionThatFailsLate(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", faulty(memory.Always(memory.Fault{Hang: after(T / 3), Err: memory.ErrLost, Lands: true}).On(memory.Write).Times(1)), polled)
-		sleep(time.Second)
-		begin := time.Now()
-		a.quit()
-		if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first {
-			t.Errorf("the record is %+v after %v, want it released", e, time.Since(begin))
-		}
-	})
 }

@@ -209,29 +209,6 @@ func TestClockSkewOfNoConcern(t *testing.T) {
 	}
 }
 
-// The log says that one of two clocks is wrong, and names both; then that they agree, and that the leadership that
-// is under way stays marked until it ends.
-func TestClockSkewIsLogged(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		unround()
-		clock := clocks.NewOffset(nil, time.Hour)
-		d := memory.New(&memory.Options{Clock: clock})
-		var l lines
-		a := join(t, d, "a", logged(&l))
-		sleep(time.Minute)
-		clock.Set(0)
-		sleep(time.Hour)
-		if a.leads(t); !d.Entry().Unsynchronized {
-			t.Errorf("an hour after the repair, the record is %+v, want it marked still", d.Entry())
-		}
-		for _, line := range []string{"the clock is wrong, or the store's is", "if the store's clock is the wrong one", "the clock is no longer proved wrong", "stays so until it ends"} {
-			if n := l.count(line); n != 1 {
-				t.Errorf("%d times %q, want 1: %s", n, line, &l.text)
-			}
-		}
-	})
-}
-
 func unsynchronized(c *config) { c.ClockPolicy = le.Unsynchronized }
 
 // Clocks that are hours apart: a challenger waits a whole term and the allowance for

@@ -43,13 +43,13 @@ func scene(t *testing.T, name string, f func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { bubble(t, f) })
 }
 
-// scenes are subtests in virtual time, each on a store of its own.
-type scenes map[string]func(t *testing.T, d *memory.Decider)
+// scenes are subtests in virtual time.
+type scenes map[string]func(t *testing.T)
 
 func (all scenes) run(t *testing.T) {
 	t.Helper()
 	for name, f := range all {
-		scene(t, name, func(t *testing.T) { f(t, memory.NewDecider()) })
+		scene(t, name, f)
 	}
 }
 

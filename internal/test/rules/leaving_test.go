@@ -168,22 +168,120 @@ func TestRule09ReleaseGivenUp(t *testing.T) {
 	}
 }
 
-// Rule 9: a standby that stops while its acquisition hangs is not kept by it for
-// longer either.
-func TestRule09StandbyStopsInTime(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
-			c.TermLength = 10 * time.Minute
-			c.Decider.(*memory.Decider).Inject(memory.Slow(time.Hour).On(memory.Write))
-		})
-		sleep(time.Second)
-		begin := time.Now()
-		a.stop()
-		<-a.Done()
-		if took := time.Since(begin); took > 10*time.Second+200*time.Millisecond {
-			t.Errorf("stopping took %v", took)
-		}
-	})
+// Rule 9: who stops, and how soon.
+func TestRule09Stopping(t *testing.T) {
+	scenes{
+		"a standby whose acquisition hangs": func(t *testing.T) {
+			a := join(t, memory.NewDecider(), "a", func(c *config) {
+				c.TermLength = 10 * time.Minute
+				c.Decider.(*memory.Decider).Inject(memory.Slow(time.Hour).On(memory.Write))
+			})
+			sleep(time.Second)
+			begin := time.Now()
+			a.stop()
+			<-a.Done()
+			if took := time.Since(begin); took > 10*time.Second+200*time.Millisecond {
+				t.Errorf("stopping took %v", took)
+			}
+		},
+		"whose acquisition was refused, and read back": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", func(c *config) {
+				c.Decider.(*memory.Decider).Inject(memory.Always(memory.Fault{Err: le.ErrDenied}).On(memory.Write))
+				polled(c)
+			})
+			sleep(T / 4)
+			begin := time.Now()
+			a.stop()
+			<-a.Done()
+			if took := time.Since(begin); took > time.Second {
+				t.Errorf("stopping took %v", took)
+			}
+		},
+		"whose acquisition hangs, and may still land": func(t *testing.T) {
+			d := memory.NewDecider()
+			release := make(chan struct{})
+			a := join(t, d, "a", func(c *config) {
+				c.Decider.(*memory.Decider).Inject(memory.Hang(release).On(memory.Write).Times(1))
+				polled(c)
+			})
+			sleep(100 * time.Millisecond)
+			a.stop()
+			sleep(5 * time.Second) // given up after 3.75 s
+			close(release)
+			<-a.Done()
+			if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first {
+				t.Errorf("left behind: %+v", e)
+			}
+		},
+		"whose acquisition fails late, after a read that did not show it": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", faulty(memory.Always(memory.Fault{Hang: after(T / 3), Err: memory.ErrLost, Lands: true}).On(memory.Write).Times(1)), polled)
+			sleep(time.Second)
+			begin := time.Now()
+			a.quit()
+			if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first {
+				t.Errorf("the record is %+v after %v, want it released", e, time.Since(begin))
+			}
+		},
+		"whose wall clock was set back": func(t *testing.T) {
+			d := memory.NewDecider()
+			clock := clocks.NewOffset(nil, 0)
+			a := join(t, d, "a", stayOn, func(c *config) { c.Clock = clock })
+			sleep(time.Second)
+			clock.Set(-7 * time.Hour)
+			a.store.Inject(memory.Fail(errors.New("cut off")))
+			a.stop()
+			begin := time.Now()
+			<-a.Done()
+			if took := time.Since(begin); took > T+time.Second {
+				t.Errorf("stopping took %v", took)
+			}
+		},
+		"in a long term, while a call hangs": func(t *testing.T) {
+			d, a := leader(t, func(c *config) { c.TermLength = time.Hour })
+			release := make(chan struct{})
+			defer close(release)
+			a.store.Inject(memory.Hang(release).On(memory.Write).Times(1))
+			sleep(30 * time.Minute) // its extension hangs
+			began := time.Now()
+			a.quit()
+			if e := d.Entry(); !e.Vacant() || time.Since(began) > 10*time.Second {
+				t.Errorf("stopped after %v; the record is %+v, want it released", time.Since(began), e)
+			}
+		},
+		"the time for the release counts from the return of the callbacks": func(t *testing.T) {
+			d, a := leader(t, func(c *config) {
+				c.DrainTimeout = time.Minute
+				c.OnOusting = func(context.Context) { time.Sleep(40 * time.Second) }
+			})
+			a.stop()
+			sleep(39900 * time.Millisecond)
+			a.store.Inject(memory.LoseRequests().On(memory.Write).Times(1)) // the first try
+			<-a.Done()
+			if !d.Entry().Vacant() {
+				t.Errorf("left behind: %+v", d.Entry())
+			}
+		},
+		"after an outage, however long its last pause would be": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", polled, func(c *config) { c.TermLength = 5 * time.Minute })
+			sleep(100 * time.Second)
+			a.store.Inject(memory.LoseRequests())
+			sleep(140 * time.Second)
+			failed := len(a.opsSince(time.Time{}))
+			for len(a.opsSince(time.Time{})) == failed {
+				sleep(time.Second)
+			}
+			a.leads(t)
+			a.store.Inject(nil)
+			begun := time.Now()
+			a.quit()
+			if took := time.Since(begun); !d.Entry().Vacant() || took > 2*time.Second {
+				t.Errorf("left after %v with %+v, want it released at once", took, d.Entry())
+			}
+		},
+	}.run(t)
 }
 
 // Rule 9: with a store that stays away, who stops waits for that doubt for half a term at most, and
@@ -244,89 +342,6 @@ func TestRule09StopsWithAnAcquisitionInFlight(t *testing.T) {
 	}
 }
 
-// Rule 9: an acquisition that was refused, and read back since, holds up no stop.
-func TestRule09RefusedAcquisitionHoldsUpNoStop(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Always(memory.Fault{Err: le.ErrDenied}).On(memory.Write))
-			polled(c)
-		})
-		sleep(T / 4)
-		begin := time.Now()
-		a.stop()
-		<-a.Done()
-		if took := time.Since(begin); took > time.Second {
-			t.Errorf("stopping took %v", took)
-		}
-	})
-}
-
-// Rule 9: it is remembered as long as a call hangs that may still land.
-func TestRule09StoppingRemembersWhatHangs(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		release := make(chan struct{})
-		a := join(t, d, "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Hang(release).On(memory.Write).Times(1))
-			polled(c)
-		})
-		sleep(100 * time.Millisecond)
-		a.stop()
-		sleep(5 * time.Second) // given up after 3.75 s
-		close(release)
-		<-a.Done()
-		if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first {
-			t.Errorf("left behind: %+v", e)
-		}
-	})
-}
-
-// Rule 16: an answer of Healthy that was asked for before a write is not good for the
-// next one.
-func TestRule16HealthOlderThanAWrite(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		begin := time.Now()
-		var asked []time.Time
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
-			c.PollInterval = time.Second
-			c.Healthy = func(context.Context) error {
-				asked = append(asked, time.Now())
-				switch passed := time.Since(begin); {
-				case passed >= 7*time.Second && passed < 7500*time.Millisecond:
-					return errors.New("sick")
-				case passed >= 8*time.Second && passed < 9*time.Second:
-					time.Sleep(2 * time.Second)
-				}
-				return nil
-			}
-			elected := c.OnElected
-			c.OnElected = func(ctx context.Context, v *le.TimeView) {
-				elected(ctx, v)
-				time.Sleep(2 * time.Second) // released while Healthy is being asked
-			}
-		})
-		sleep(2 * T)
-		a.quit()
-		var last time.Time // when the last write began
-		for _, op := range a.opsSince(begin, le.OpAcquire, le.OpExtend, le.OpRelease) {
-			if op.Kind == le.OpAcquire {
-				fresh := false
-				for _, at := range asked {
-					fresh = fresh || !at.Before(last) && !at.After(op.Start)
-				}
-				if !fresh {
-					t.Errorf("claimed at %v by an answer from before the write at %v", op.Start.Sub(begin), last.Sub(begin))
-				}
-			}
-			last = op.Start
-		}
-		if a.count() < 2 {
-			t.Fatalf("led %d times", a.count())
-		}
-	})
-}
-
 // Rule 15: whoever resigned, or was asked to step down, cools down for one term.
 func TestRule15SitsOutOneTerm(t *testing.T) {
 	for _, how := range []string{"Resign", "StepDown"} {
@@ -355,128 +370,60 @@ func TestRule15SitsOutOneTerm(t *testing.T) {
 	}
 }
 
-// Rule 15: the others have a whole term from the release on, however late that is.
-func TestRule15SitsOutOneTermFromTheRelease(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d, a := leader(t, polled)
-		a.store.Inject(memory.Slow(3 * time.Second).On(memory.Write))
-		must(t, a.Resign(t.Context()))
-		begin := time.Now()
-		if e := d.Entry(); !e.Vacant() {
-			t.Fatalf("not released: %+v", e)
-		}
-		a.store.Inject(nil)
-		sleep(T - time.Millisecond)
-		a.follows(t)
-		if n := len(a.opsSince(begin, le.OpAcquire)); n > 0 {
-			t.Fatalf("%d writes within a term of the release", n)
-		}
-		sleep(2 * time.Millisecond)
-		a.leads(t)
-	})
-}
-
-// Rule 15: a candidate that does not lead only cools down.
-func TestRule15ResignWithoutLeading(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a")
-		synctest.Wait()
-		b := join(t, d, "b")
-		sleep(time.Second)
-		must(t, b.Resign(t.Context()))
-		a.quit()
-		sleep(T - time.Second)
-		b.follows(t)
-		sleep(2 * time.Second)
-		b.leads(t)
-	})
-}
-
-// Rule 15: the cooldown's end is no poll: a vacancy that was read during it is taken then.
-func TestRule15CooldownEndsBetweenPolls(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a")
-		synctest.Wait()
-		b := join(t, d, "b", polled, func(c *config) { c.PollInterval = T * 7 / 10 })
-		sleep(time.Second)
-		a.quit()
-		begin := time.Now()
-		must(t, b.Resign(t.Context()))
-		sleep(T + time.Millisecond)
-		b.leads(t)
-		near(t, "cooldown", b.leadership(t, 0).from.Sub(begin), T, time.Millisecond)
-	})
-}
-
-// Rule 16: health is asked before each campaign and each extension; late is
-// unhealthy; a sick candidate is asked every PollInterval.
-func TestRule16Health(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		var asked atomic.Int64
-		var answer atomic.Pointer[error]
-		var delay atomic.Int64
-		sick := errors.New("sick")
-		a := join(t, d, "a", func(c *config) {
-			c.PollInterval = 3 * time.Second
-			c.Healthy = func(ctx context.Context) error {
-				asked.Add(1)
-				time.Sleep(time.Duration(delay.Load())) // ignores ctx
-				if err := answer.Load(); err != nil {
-					return *err
-				}
-				return nil
+// Rule 15: who resigned stays out for a term.
+func TestRule15Cooldown(t *testing.T) {
+	scenes{
+		"from the release on": func(t *testing.T) {
+			d, a := leader(t, polled)
+			a.store.Inject(memory.Slow(3 * time.Second).On(memory.Write))
+			must(t, a.Resign(t.Context()))
+			begin := time.Now()
+			if e := d.Entry(); !e.Vacant() {
+				t.Fatalf("not released: %+v", e)
 			}
-		})
-		sleep(20 * time.Second)
-		a.leads(t)
-		if asked.Load() != 3 {
-			t.Fatalf("asked %d times, want once for the campaign and twice for extensions", asked.Load())
-		}
-		delay.Store(int64(5 * time.Second)) // longer than T/4
-		sleep(time.Second + T/4 + time.Millisecond)
-		a.follows(t)
-		if !errors.Is(a.leadership(t, 0).cause, le.ErrUnhealthy) || !d.Entry().Vacant() {
-			t.Fatalf("cause %v, record %+v after a late answer", a.leadership(t, 0).cause, d.Entry())
-		}
-		sleep(time.Minute)
-		a.follows(t)
-		if a.count() != 1 {
-			t.Fatalf("%d leaderships: a late answer counted as healthy", a.count())
-		}
-		delay.Store(0)
-		answer.Store(&sick)
-		sleep(10 * time.Second)
-		n := asked.Load()
-		sleep(30 * time.Second)
-		if got := asked.Load() - n; got != 10 {
-			t.Fatalf("asked %d times in 30 s while sick, want every PollInterval", got)
-		}
-		answer.Store(nil)
-		sleep(3 * time.Second)
-		a.leads(t)
-	})
-}
-
-// Rule 9: where the wall clock was set back, a release that cannot be written is
-// given up when the term has run out by the monotonic clock.
-func TestRule09ReleaseGivenUpByTheMonotonicClock(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		clock := clocks.NewOffset(nil, 0)
-		a := join(t, d, "a", stayOn, func(c *config) { c.Clock = clock })
-		sleep(time.Second)
-		clock.Set(-7 * time.Hour)
-		a.store.Inject(memory.Fail(errors.New("cut off")))
-		a.stop()
-		begin := time.Now()
-		<-a.Done()
-		if took := time.Since(begin); took > T+time.Second {
-			t.Errorf("stopping took %v", took)
-		}
-	})
+			a.store.Inject(nil)
+			sleep(T - time.Millisecond)
+			a.follows(t)
+			if n := len(a.opsSince(begin, le.OpAcquire)); n > 0 {
+				t.Fatalf("%d writes within a term of the release", n)
+			}
+			sleep(2 * time.Millisecond)
+			a.leads(t)
+		},
+		"though it did not lead": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a")
+			synctest.Wait()
+			b := join(t, d, "b")
+			sleep(time.Second)
+			must(t, b.Resign(t.Context()))
+			a.quit()
+			sleep(T - time.Second)
+			b.follows(t)
+			sleep(2 * time.Second)
+			b.leads(t)
+		},
+		"its end is no poll: a vacancy that was read is acquired then": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a")
+			synctest.Wait()
+			b := join(t, d, "b", polled, func(c *config) { c.PollInterval = T * 7 / 10 })
+			sleep(time.Second)
+			a.quit()
+			begin := time.Now()
+			must(t, b.Resign(t.Context()))
+			sleep(T + time.Millisecond)
+			b.leads(t)
+			near(t, "cooldown", b.leadership(t, 0).from.Sub(begin), T, time.Millisecond)
+		},
+		"unless an operator names it": func(t *testing.T) {
+			d, a := leader(t)
+			must(t, a.Resign(t.Context()))
+			must(t, le.Transfer(t.Context(), d, "a"))
+			synctest.Wait()
+			a.leads(t)
+		},
+	}.run(t)
 }
 
 // Resign returns after a term, whatever the clock shows, if the store cannot be reached.
@@ -502,26 +449,6 @@ func TestContractResignWithoutAStore(t *testing.T) {
 			a.follows(t)
 		})
 	}
-}
-
-// Rule 18, where a feed tells of the request before the acquisition's answer is here.
-func TestRule18RequestOvertakesTheAnswer(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		b := join(t, d, "b", faulty(func(op memory.Op) memory.Fault {
-			if op.Kind == memory.Write {
-				return memory.Fault{AnswerDelay: time.Second}
-			}
-			return memory.Fault{}
-		}))
-		sleep(100 * time.Millisecond)
-		must(t, le.Transfer(t.Context(), d, "c"))
-		c := join(t, d, "c")
-		sleep(5 * time.Second)
-		if c.leads(t); b.count() > 0 || d.Entry().ElectionNumber != first+1 {
-			t.Errorf("b led %d times; %+v", b.count(), d.Entry())
-		}
-	})
 }
 
 // Rule 18, where the request comes when the view is over, and the term is not: it is
@@ -552,55 +479,6 @@ func TestRule18RequestAfterTheView(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Resign of a candidate whose acquisition is under way returns when what it won is
-// released.
-func TestContractResignWaitsForAnAcquisition(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", faulty(memory.Slow(2*time.Second).On(memory.Write).Times(1)), polled)
-		sleep(100 * time.Millisecond) // it has not landed
-		must(t, a.Resign(t.Context()))
-		if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first || a.count() > 0 {
-			t.Errorf("the record is %+v after %d leaderships, want it won, and released", e, a.count())
-		}
-	})
-}
-
-// Rule 9, with a term so long that a call may hang for minutes: at the end it is given
-// up in time for the release.
-func TestRule09ACallThatHangsDoesNotKeepTheRelease(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d, a := leader(t, func(c *config) { c.TermLength = time.Hour })
-		release := make(chan struct{})
-		defer close(release)
-		a.store.Inject(memory.Hang(release).On(memory.Write).Times(1))
-		sleep(30 * time.Minute) // its extension hangs
-		began := time.Now()
-		a.quit()
-		if e := d.Entry(); !e.Vacant() || time.Since(began) > 10*time.Second {
-			t.Errorf("stopped after %v; the record is %+v, want it released", time.Since(began), e)
-		}
-	})
-}
-
-// Resign does not wait for an acquisition that did not happen for longer than a term of
-// one's own, whatever term it would have taken.
-func TestContractResignAwaitsATermAtMost(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		e := rival(3)
-		e.TermLength, e.TermExpiry = 10*T, time.Now().Add(-T)
-		d.Replace(e)
-		a := join(t, d, "a", faulty(memory.LoseRequests().On(memory.Write).Times(1)), polled)
-		sleep(100 * time.Millisecond) // it was lost
-		began := time.Now()
-		must(t, a.Resign(t.Context()))
-		if took := time.Since(began); took > T {
-			t.Errorf("Resign took %v", took)
-		}
-	})
 }
 
 // released fails unless the record is vacant and the leadership that it names is the given one.

@@ -21,64 +21,192 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
-// Rule 11: extensions start when half of the view's span has passed since the
-// last confirmed one began.
-func TestRule11ExtendsAtHalfTheView(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		start := time.Now()
-		a := join(t, d, "a", faulty(memory.Slow(time.Second).On(memory.Write)))
-		sleep(30 * time.Second)
-		for i, op := range a.opsSince(start, le.OpExtend) {
-			if want := start.Add(time.Duration(i+1) * 7 * time.Second); !op.Start.Equal(want) {
-				t.Errorf("extension %d began at %v, want %v", i, op.Start.Sub(start), want.Sub(start))
+// Rule 11: when calls are made.
+func TestRule11Pace(t *testing.T) {
+	scenes{
+		"extensions, at half of the view from the last that was confirmed": func(t *testing.T) {
+			d := memory.NewDecider()
+			start := time.Now()
+			a := join(t, d, "a", faulty(memory.Slow(time.Second).On(memory.Write)))
+			sleep(30 * time.Second)
+			for i, op := range a.opsSince(start, le.OpExtend) {
+				if want := start.Add(time.Duration(i+1) * 7 * time.Second); !op.Start.Equal(want) {
+					t.Errorf("extension %d began at %v, want %v", i, op.Start.Sub(start), want.Sub(start))
+				}
 			}
-		}
-	})
-}
-
-// Rule 11: a lost race is an answer like any other, and no trouble: the next extension is no
-// sooner for it.
-func TestRule11LostRaceIsNoTrouble(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		_, a := leader(t)
-		a.store.Inject(memory.Always(memory.Fault{Err: le.ErrLostRace, Lands: true}).On(memory.Write).Times(1))
-		sleep(7 * time.Second)
-		extended := time.Now()
-		sleep(12 * time.Second)
-		ops := a.opsSince(extended, le.OpExtend)
-		if len(ops) == 0 || len(ops) > 2 {
-			t.Fatalf("%d extensions in 12 s", len(ops))
-		}
-		near(t, "the next extension", ops[0].Start.Sub(extended), 6*time.Second, time.Second/2)
-	})
-}
-
-// Rule 11: one store call at a time; an unanswered one is abandoned after about
-// T/4; at most a few hang at once, for however long.
-func TestRule11HungCallsAreAbandonedAndDoNotPileUp(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", polled)
-		synctest.Wait()
-		release := make(chan struct{})
-		before := runtime.NumGoroutine()
-		a.store.Inject(memory.Hang(release))
-		sleep(time.Hour)
-		if more := runtime.NumGoroutine() - before; more > 5 {
-			t.Errorf("%d more goroutines after an hour of a store that hangs", more)
-		}
-		for _, op := range a.opsSince(time.Time{}) {
-			if op.Abandoned && op.Duration != T/4 {
-				t.Errorf("%s abandoned after %v, want %v", op.Kind, op.Duration, T/4)
+		},
+		"no sooner after a lost race, which is no trouble": func(t *testing.T) {
+			_, a := leader(t)
+			a.store.Inject(memory.Always(memory.Fault{Err: le.ErrLostRace, Lands: true}).On(memory.Write).Times(1))
+			sleep(7 * time.Second)
+			extended := time.Now()
+			sleep(12 * time.Second)
+			ops := a.opsSince(extended, le.OpExtend)
+			if len(ops) == 0 || len(ops) > 2 {
+				t.Fatalf("%d extensions in 12 s", len(ops))
 			}
-		}
-		a.follows(t)
-		a.store.Inject(nil)
-		close(release)
-		sleep(2 * T)
-		a.leads(t)
-	})
+			near(t, "the next extension", ops[0].Start.Sub(extended), 6*time.Second, time.Second/2)
+		},
+		"a call that hangs is given up after T/4, and few hang": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", polled)
+			synctest.Wait()
+			release := make(chan struct{})
+			before := runtime.NumGoroutine()
+			a.store.Inject(memory.Hang(release))
+			sleep(time.Hour)
+			if more := runtime.NumGoroutine() - before; more > 5 {
+				t.Errorf("%d more goroutines after an hour of a store that hangs", more)
+			}
+			for _, op := range a.opsSince(time.Time{}) {
+				if op.Abandoned && op.Duration != T/4 {
+					t.Errorf("%s abandoned after %v, want %v", op.Kind, op.Duration, T/4)
+				}
+			}
+			a.follows(t)
+			a.store.Inject(nil)
+			close(release)
+			sleep(2 * T)
+			a.leads(t)
+		},
+		"reads that work do not reset the back-off of writes": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", faulty(memory.LoseRequests().On(memory.Write)))
+			sleep(5 * time.Minute)
+			ops := a.opsSince(time.Time{}, le.OpAcquire)
+			if len(ops) < 15 {
+				t.Fatalf("only %d attempts in five minutes", len(ops))
+			}
+			for i := range ops[1:] {
+				gap := ops[i+1].Start.Sub(ops[i].Start)
+				if i < 1 && gap > T/4 {
+					t.Errorf("attempt %d came %v after the one before, want a quick retry", i+1, gap)
+				}
+				if i > 1 && gap < T {
+					t.Errorf("attempt %d came %v after the one before: the back-off was reset", i+1, gap)
+				}
+			}
+		},
+		"in a long term, a call that hangs costs half a minute": func(t *testing.T) {
+			const term = 24 * time.Hour
+			hang := memory.Always(memory.Fault{Delay: 1000 * time.Hour})
+			long := func(c *config) { c.TermLength = term }
+			d := memory.NewDecider()
+			a := join(t, d, "a", long, faulty(hang.On(memory.Read).Times(1)), polled)
+			sleep(time.Minute)
+			a.leads(t)
+			b := join(t, d, "b", long)
+			a.store.Inject(hang.On(memory.Write).Times(1))
+			sleep((term - S) / 2) // the extension hangs
+			begun := time.Now()
+			if err := a.Resign(t.Context()); err != nil || time.Since(begun) > time.Minute {
+				t.Errorf("resigned after %v: %v", time.Since(begun), err)
+			}
+			sleep(time.Second)
+			b.leads(t)
+		},
+		"a write that landed is no failure, even if a feed has told first": func(t *testing.T) {
+			_, a := leader(t, func(c *config) { c.TermLength = time.Minute })
+			a.store.Inject(memory.Always(memory.Fault{Err: memory.ErrLost, Lands: true, AnswerDelay: 100 * time.Millisecond}).On(memory.Write))
+			sleep(20 * time.Minute)
+			if a.leads(t); a.count() != 1 {
+				t.Errorf("%d leaderships", a.count())
+			}
+			ops := a.opsSince(time.Now().Add(-10 * time.Minute))
+			for i, op := range ops[:len(ops)-1] {
+				if next := ops[i+1]; op.Kind == le.OpExtend && (next.Kind != le.OpRead || next.Start.Sub(op.Start) > 3*time.Second) {
+					t.Errorf("%v after an extension that landed: %v", next.Start.Sub(op.Start), next.Kind)
+				}
+			}
+		},
+		"reads that take longer than PollInterval": func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(rival(3))
+			a := join(t, d, "a", polled, func(c *config) { c.PollInterval = time.Second })
+			a.store.Inject(memory.Slow(3 * time.Second).On(memory.Read))
+			sleep(T + S + 10*time.Second)
+			a.leads(t)
+		},
+		"a standby that has failed twice recovers": func(t *testing.T) {
+			d := memory.NewDecider()
+			join(t, d, "a")
+			sleep(time.Second)
+			b := join(t, d, "b", polled)
+			sleep(2 * T)
+			b.store.Inject(memory.Fail(errSlowDown).Times(2))
+			sleep(10 * T)
+			begin := time.Now()
+			sleep(10 * T)
+			if n := len(b.opsSince(begin)); n < 19 {
+				t.Errorf("%d polls in 10 terms, want 20", n)
+			}
+		},
+		"who was ousted is a standby, though its callback runs": func(t *testing.T) {
+			d := memory.NewDecider()
+			end := make(chan struct{})
+			a := join(t, d, "a", polled, func(c *config) {
+				c.OnElected = func(context.Context, *le.TimeView) { <-end }
+			})
+			sleep(T)
+			d.Replace(rival(first + 5))
+			sleep(T / 2)
+			a.follows(t)
+			a.store.Inject(memory.LoseRequests())
+			begin := time.Now()
+			sleep(10 * time.Minute)
+			if n, most := len(a.opsSince(begin)), int(10*time.Minute/T)+3; n > most {
+				t.Errorf("%d requests in ten minutes, want at most %d", n, most)
+			}
+			close(end)
+		},
+		"an acquisition that landed without an answer is found soon": func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(rival(first))
+			writes := 0
+			var landed time.Time
+			a := join(t, d, "a", faulty(memory.Faults(func(memory.Op) memory.Fault {
+				switch writes++; writes {
+				case 1:
+					return memory.Fault{Err: errSlowDown}
+				case 2:
+					landed = time.Now()
+					return memory.Fault{Err: memory.ErrLost, Lands: true}
+				}
+				return memory.Fault{}
+			}).On(memory.Write)), polled)
+			sleep(4 * T)
+			a.leads(t)
+			if took := a.leadership(t, 0).from.Sub(landed); took > 3*T/32 {
+				t.Errorf("it leads %v after its acquisition has landed", took)
+			}
+		},
+		"releases that are refused at once": func(t *testing.T) {
+			_, a := leader(t, polled)
+			a.store.Inject(memory.Fail(&le.LostRaceError{}).On(memory.Write))
+			left := time.Now()
+			a.stop()
+			<-a.Done()
+			tries, took := len(a.opsSince(left)), time.Since(left).Seconds()
+			if tries < 2 || float64(tries) > 8*(took+1) {
+				t.Errorf("%d calls in %v s", tries, took)
+			}
+		},
+		"a feed that tells of two by turns": func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(other(4))
+			a := join(t, d, "a")
+			sleep(time.Second)
+			for n := range 1000 {
+				d.Tell(other(5 + le.ElectionNumber(n/2)))
+				sleep(time.Millisecond)
+				d.Tell(rival(5 + le.ElectionNumber(n/2)))
+				sleep(time.Millisecond)
+			}
+			if n := len(a.opsSince(time.Time{})); n > 6 { // with a pause of T/32 between two
+				t.Errorf("%d reads in two seconds", n)
+			}
+		},
+	}.run(t)
 }
 
 // Rule 11: an outage of any length costs at most four operations a second,
@@ -131,125 +259,118 @@ func TestRule11OutagesAreNoHotLoops(t *testing.T) {
 	}
 }
 
-// Rule 11: a read that works does not reset the back-off of writes that fail.
-func TestRule11ReadsDoNotResetTheBackOffOfWrites(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", faulty(memory.LoseRequests().On(memory.Write)))
-		sleep(5 * time.Minute)
-		ops := a.opsSince(time.Time{}, le.OpAcquire)
-		if len(ops) < 15 {
-			t.Fatalf("only %d attempts in five minutes", len(ops))
-		}
-		for i := range ops[1:] {
-			gap := ops[i+1].Start.Sub(ops[i].Start)
-			if i < 1 && gap > T/4 {
-				t.Errorf("attempt %d came %v after the one before, want a quick retry", i+1, gap)
+// Rule 12: what a standby asks of the store.
+func TestRule12Standby(t *testing.T) {
+	scenes{
+		"nothing on a feed; reads only, if it polls": func(t *testing.T) {
+			d := memory.NewDecider()
+			join(t, d, "a")
+			synctest.Wait()
+			pushed, polls := join(t, d, "b"), join(t, d, "c", polled)
+			sleep(time.Second)
+			begin := time.Now()
+			sleep(100 * T)
+			if n := len(pushed.opsSince(time.Time{})); n != 0 {
+				t.Errorf("a standby on a feed made %d requests", n)
 			}
-			if i > 1 && gap < T {
-				t.Errorf("attempt %d came %v after the one before: the back-off was reset", i+1, gap)
+			reads, writes := polls.opsSince(begin, le.OpRead), polls.opsSince(time.Time{}, le.OpAcquire)
+			if len(reads) > 210 || len(writes) > 0 {
+				t.Errorf("a polling standby made %d reads and %d writes in 100 terms", len(reads), len(writes))
 			}
-		}
-	})
-}
-
-// Rule 12: a standby reads before it writes, writes only to a record it knows to
-// be acquirable, and on a healthy feed makes no requests at all.
-func TestRule12StandbysCostLittle(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		join(t, d, "a")
-		synctest.Wait()
-		pushed, polls := join(t, d, "b"), join(t, d, "c", polled)
-		sleep(time.Second)
-		begin := time.Now()
-		sleep(100 * T)
-		if n := len(pushed.opsSince(time.Time{})); n != 0 {
-			t.Errorf("a standby on a feed made %d requests", n)
-		}
-		reads, writes := polls.opsSince(begin, le.OpRead), polls.opsSince(time.Time{}, le.OpAcquire)
-		if len(reads) > 210 || len(writes) > 0 {
-			t.Errorf("a polling standby made %d reads and %d writes in 100 terms", len(reads), len(writes))
-		}
-	})
-}
-
-// Rule 12: a feed that withholds an extension is found out by the read at
-// TermExpiry + S, costs the leader nothing, and is started again.
-func TestRule12SilentFeed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a")
-		synctest.Wait()
-		silent := make(chan struct{})
-		b := join(t, d, "b", func(c *config) {
-			n := 0
-			c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
-				if op.Kind == memory.Feed {
-					if n++; n == 2 {
-						return memory.Fault{Delay: time.Hour} // heeds its ctx
+		},
+		"what a silent feed withholds, at TermExpiry + S": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a")
+			synctest.Wait()
+			silent := make(chan struct{})
+			b := join(t, d, "b", func(c *config) {
+				n := 0
+				c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
+					if op.Kind == memory.Feed {
+						if n++; n == 2 {
+							return memory.Fault{Delay: time.Hour} // heeds its ctx
+						}
 					}
-				}
-				return memory.Fault{}
+					return memory.Fault{}
+				})
 			})
-		})
-		defer close(silent)
-		sleep(T + S - time.Millisecond)
-		if n := len(b.opsSince(time.Time{})); n > 0 {
-			t.Fatalf("%d requests before TermExpiry + S", n)
-		}
-		sleep(2 * time.Second)
-		a.leads(t)
-		b.follows(t)
-		if got := b.Leader().Extension; got < 2 {
-			t.Fatalf("b still knows extension %d", got)
-		}
-		reads := len(b.opsSince(time.Time{}, le.OpRead))
-		sleep(10 * T)
-		if got := len(b.opsSince(time.Time{}, le.OpRead)); got > reads+1 {
-			t.Fatalf("%d more reads: the feed was not started again", got-reads)
-		}
-		if w := b.opsSince(time.Time{}, le.OpAcquire); len(w) > 0 {
-			t.Fatal("b wrote to a held record")
-		}
-	})
-}
-
-// Rule 12: a feed that fails is replaced by polling, and taken up again.
-func TestRule12FailedFeed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a")
-		synctest.Wait()
-		b := join(t, d, "b")
-		sleep(time.Second)
-		b.store.Inject(memory.LoseRequests().On(memory.Feed))
-		begin := time.Now()
-		sleep(10 * T)
-		if n := len(b.opsSince(begin, le.OpRead)); n < 17 || n > 22 {
-			t.Errorf("%d reads in ten terms without a feed, want about 20", n)
-		}
-		b.follows(t)
-		a.leads(t)
-		b.store.Inject(nil)
-		sleep(2 * T)
-		begin = time.Now()
-		sleep(10 * T)
-		if n := len(b.opsSince(begin)); n > 0 {
-			t.Errorf("%d requests after the feed came back", n)
-		}
-		var up, down int
-		for _, f := range b.feeds {
-			if f.Err == nil {
-				up++
-			} else {
-				down++
+			defer close(silent)
+			sleep(T + S - time.Millisecond)
+			if n := len(b.opsSince(time.Time{})); n > 0 {
+				t.Fatalf("%d requests before TermExpiry + S", n)
 			}
-		}
-		if up != 2 || down < 3 {
-			t.Errorf("feed events: %d up, %d down", up, down)
-		}
-	})
+			sleep(2 * time.Second)
+			a.leads(t)
+			b.follows(t)
+			if got := b.Leader().Extension; got < 2 {
+				t.Fatalf("b still knows extension %d", got)
+			}
+			reads := len(b.opsSince(time.Time{}, le.OpRead))
+			sleep(10 * T)
+			if got := len(b.opsSince(time.Time{}, le.OpRead)); got > reads+1 {
+				t.Fatalf("%d more reads: the feed was not started again", got-reads)
+			}
+			if w := b.opsSince(time.Time{}, le.OpAcquire); len(w) > 0 {
+				t.Fatal("b wrote to a held record")
+			}
+		},
+		"polls, while its feed fails": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a")
+			synctest.Wait()
+			b := join(t, d, "b")
+			sleep(time.Second)
+			b.store.Inject(memory.LoseRequests().On(memory.Feed))
+			begin := time.Now()
+			sleep(10 * T)
+			if n := len(b.opsSince(begin, le.OpRead)); n < 17 || n > 22 {
+				t.Errorf("%d reads in ten terms without a feed, want about 20", n)
+			}
+			b.follows(t)
+			a.leads(t)
+			b.store.Inject(nil)
+			sleep(2 * T)
+			begin = time.Now()
+			sleep(10 * T)
+			if n := len(b.opsSince(begin)); n > 0 {
+				t.Errorf("%d requests after the feed came back", n)
+			}
+			var up, down int
+			for _, f := range b.feeds {
+				if f.Err == nil {
+					up++
+				} else {
+					down++
+				}
+			}
+			if up != 2 || down < 3 {
+				t.Errorf("feed events: %d up, %d down", up, down)
+			}
+		},
+		"after a silence of a term, though the record's term ends in hours": func(t *testing.T) {
+			d := memory.NewDecider()
+			far := rival(3)
+			far.TermExpiry = time.Now().Add(5 * time.Hour)
+			d.Replace(far)
+			a := join(t, d, "a", func(c *config) {
+				n := 0
+				c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
+					if op.Kind == memory.Feed {
+						if n++; n == 2 {
+							return memory.Fault{Delay: 5 * time.Hour} // heeds its ctx
+						}
+					}
+					return memory.Fault{}
+				})
+			})
+			sleep(time.Second)
+			d.Replace(rival(4))
+			sleep(T + S/2)
+			if got := a.Leader().ElectionNumber; got != 4 {
+				t.Fatalf("a knows of leadership %d, want 4", got)
+			}
+		},
+	}.run(t)
 }
 
 // Rule 17: a transient error never ends a campaign; a permanent one only while
@@ -325,35 +446,6 @@ func TestRule11NewsAfterAnOutage(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Rule 12: also where the record's term ends in hours, since a clock that is ahead
-// has written it, a standby and an observer do not trust a feed that has been silent
-// for a term.
-func TestRule12SilentFeedOfALongTerm(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		far := rival(3)
-		far.TermExpiry = time.Now().Add(5 * time.Hour)
-		d.Replace(far)
-		a := join(t, d, "a", func(c *config) {
-			n := 0
-			c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
-				if op.Kind == memory.Feed {
-					if n++; n == 2 {
-						return memory.Fault{Delay: 5 * time.Hour} // heeds its ctx
-					}
-				}
-				return memory.Fault{}
-			})
-		})
-		sleep(time.Second)
-		d.Replace(rival(4))
-		sleep(T + S/2)
-		if got := a.Leader().ElectionNumber; got != 4 {
-			t.Fatalf("a knows of leadership %d, want 4", got)
-		}
-	})
 }
 
 // Rule 11: whatever fails, no more than four writes and four reads begin within a
@@ -470,18 +562,6 @@ func refusedAndLost(*memory.Decider) memory.Faults {
 		}
 		return memory.Fault{Err: le.ErrLostRace}
 	}).On(memory.Write)
-}
-
-// A candidate whose reads take longer than its PollInterval contests all the same.
-func TestPollsFasterThanItReads(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Replace(rival(3))
-		a := join(t, d, "a", polled, func(c *config) { c.PollInterval = time.Second })
-		a.store.Inject(memory.Slow(3 * time.Second).On(memory.Read))
-		sleep(T + S + 10*time.Second)
-		a.leads(t)
-	})
 }
 
 // Rule 12: if one read in a hundred is lost, what a standby or an observer that polls learns is no later than one and
@@ -783,64 +863,6 @@ func TestRule11BackAfterRequestsHang(t *testing.T) {
 // asksForPause makes each call fail, with a Retry-After.
 func asksForPause(d time.Duration) memory.Faults {
 	return memory.Fail(fmt.Errorf("reading: %w", &le.RetryAfterError{After: d, Err: errSlowDown}))
-}
-
-// Rule 11: a pause that the store asks for is kept by a standby and an observer to the end, and by
-// a leader as far as its view allows.
-func TestRule11RetryAfter(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d, a := leader(t, polled)
-		b := join(t, d, "b", polled)
-		sleep(T)
-		a.awaitExtension()
-		const pause = 50 * time.Second
-		a.store.Inject(asksForPause(pause))
-		b.store.Inject(asksForPause(pause))
-		cut := time.Now()
-		sleep(10 * time.Minute)
-		ops := b.opsSince(cut)
-		if len(ops) < 4 {
-			t.Fatalf("only %d requests of the standby", len(ops))
-		}
-		for i := range ops[1:] {
-			if gap := ops[i+1].Start.Sub(ops[i].Start); gap < pause || gap > pause+2*S {
-				t.Errorf("the standby has asked again after %v, want %v", gap, pause)
-			}
-		}
-		r := a.leadership(t, 0)
-		near(t, "the leader's view", r.done.Sub(cut), T-S, S)
-		var tries []time.Time
-		for _, op := range a.opsSince(cut) {
-			if op.Start.Before(r.done) {
-				tries = append(tries, op.Start)
-			}
-		}
-		if len(tries) < 3 || len(tries) > 8 {
-			t.Errorf("the leader has tried at %v", tries)
-		} else if gap := tries[1].Sub(tries[0]); gap < 2*time.Second {
-			t.Errorf("the leader has tried again after %v", gap)
-		}
-	})
-	bubble(t, func(t *testing.T) { // no store is waited for longer than a minute
-		_, a := leader(t, polled)
-		a.store.Inject(asksForPause(24 * time.Hour).Times(20))
-		sleep(time.Hour)
-		a.leads(t)
-	})
-	bubble(t, func(t *testing.T) { // a short one
-		d := memory.NewDecider()
-		a := join(t, d, "a", polled)
-		sleep(T)
-		a.store.Inject(asksForPause(2 * time.Second).Times(1))
-		a.awaitExtension()
-		a.leads(t)
-		ops := a.opsSince(time.Time{})
-		for i, op := range ops[:len(ops)-1] {
-			if gap := ops[i+1].Start.Sub(op.Start); op.Err != nil && gap != 2*time.Second {
-				t.Errorf("the leader has tried again after %v", gap)
-			}
-		}
-	})
 }
 
 // bare is a store whose refusals do not bring the current record along, as S3's do not.
@@ -1148,68 +1170,4 @@ func TestRule11WritesInATerm(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Rule 11: however long the terms are, one call that hangs costs half a minute.
-func TestRule11ACallThatHangsInALongTerm(t *testing.T) {
-	const term = 24 * time.Hour
-	hang := memory.Always(memory.Fault{Delay: 1000 * time.Hour})
-	long := func(c *config) { c.TermLength = term }
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", long, faulty(hang.On(memory.Read).Times(1)), polled)
-		sleep(time.Minute)
-		a.leads(t)
-		b := join(t, d, "b", long)
-		a.store.Inject(hang.On(memory.Write).Times(1))
-		sleep((term - S) / 2) // the extension hangs
-		begun := time.Now()
-		if err := a.Resign(t.Context()); err != nil || time.Since(begun) > time.Minute {
-			t.Errorf("resigned after %v: %v", time.Since(begun), err)
-		}
-		sleep(time.Second)
-		b.leads(t)
-	})
-}
-
-// Rule 9: the pause after the last failure, half a minute in a long term, is no reason to leave without a
-// release.
-func TestRule09ReleasesAfterAnOutage(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", polled, func(c *config) { c.TermLength = 5 * time.Minute })
-		sleep(100 * time.Second)
-		a.store.Inject(memory.LoseRequests())
-		sleep(140 * time.Second)
-		failed := len(a.opsSince(time.Time{}))
-		for len(a.opsSince(time.Time{})) == failed {
-			sleep(time.Second)
-		}
-		a.leads(t)
-		a.store.Inject(nil)
-		begun := time.Now()
-		a.quit()
-		if took := time.Since(begun); !d.Entry().Vacant() || took > 2*time.Second {
-			t.Errorf("left after %v with %+v, want it released at once", took, d.Entry())
-		}
-	})
-}
-
-// Rule 11: a read that shows that the write has landed ends the pauses, even if a feed has told so before the
-// write failed.
-func TestRule11AWriteThatLandedIsNoFailure(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		_, a := leader(t, func(c *config) { c.TermLength = time.Minute })
-		a.store.Inject(memory.Always(memory.Fault{Err: memory.ErrLost, Lands: true, AnswerDelay: 100 * time.Millisecond}).On(memory.Write))
-		sleep(20 * time.Minute)
-		if a.leads(t); a.count() != 1 {
-			t.Errorf("%d leaderships", a.count())
-		}
-		ops := a.opsSince(time.Now().Add(-10 * time.Minute))
-		for i, op := range ops[:len(ops)-1] {
-			if next := ops[i+1]; op.Kind == le.OpExtend && (next.Kind != le.OpRead || next.Start.Sub(op.Start) > 3*time.Second) {
-				t.Errorf("%v after an extension that landed: %v", next.Start.Sub(op.Start), next.Kind)
-			}
-		}
-	})
 }

@@ -4,6 +4,7 @@ package rules
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -115,27 +116,6 @@ func TestRule05ReadsCountFromTheirStart(t *testing.T) {
 	})
 }
 
-// Lapsed is told after a read that began at or past TermExpiry + S: a record that was
-// extended while an earlier one was on its way back has not lapsed.
-func TestWatchLapsedCountsReadsFromTheirStart(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		held := rival(3)
-		d.Replace(held)
-		s := observe(t, d, true, 0)
-		s.store.Inject(memory.Always(memory.Fault{AnswerDelay: 2 * time.Second}).On(memory.Read))
-		sleep(15500 * time.Millisecond) // a read is on its way back since 15 s
-		held.Extension, held.TermExpiry = 1, time.Now().Add(T)
-		d.Replace(held)
-		sleep(5 * time.Second)
-		for _, what := range s.list() {
-			if what == "lapsed 3" {
-				t.Errorf("told of a lapse of what was extended: %q", s.list())
-			}
-		}
-	})
-}
-
 // Rule 6: nor is what is read from a store that was set back acquired while the leadership
 // that is known may live.
 func TestRule06StoreSetBackUnderALivingLeadership(t *testing.T) {
@@ -156,42 +136,6 @@ func TestRule06StoreSetBackUnderALivingLeadership(t *testing.T) {
 		a.leads(t)
 		if got := a.View().ElectionNumber(); got != 7 {
 			t.Errorf("number %d, want 7", got)
-		}
-	})
-}
-
-// Rule 9: the time for the release counts from when the callbacks have returned, not
-// from when the campaign was stopped.
-func TestRule09ReleaseAfterALongDrain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d, a := leader(t, func(c *config) {
-			c.DrainTimeout = time.Minute
-			c.OnOusting = func(context.Context) { time.Sleep(40 * time.Second) }
-		})
-		a.stop()
-		sleep(39900 * time.Millisecond)
-		a.store.Inject(memory.LoseRequests().On(memory.Write).Times(1)) // the first try
-		<-a.Done()
-		if !d.Entry().Vacant() {
-			t.Errorf("left behind: %+v", d.Entry())
-		}
-	})
-}
-
-// Lapsed and a later record of the leadership that comes back are both told, also where the
-// callback was busy meanwhile.
-func TestWatchTellsLapsedToASlowCallback(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		held := rival(3)
-		d.Replace(held)
-		s := observe(t, d, false, 20*time.Second) // busy with 3/0 until 20 s; the lapse is at 16 s
-		sleep(18 * time.Second)
-		held.Extension, held.TermExpiry = 1, time.Now().Add(T)
-		d.Replace(held)
-		sleep(25 * time.Second)
-		if got := s.list(); len(got) < 3 || got[0] != "3/0 rival" || got[1] != "lapsed 3" || got[2] != "3/1 rival" {
-			t.Errorf("told %q", got)
 		}
 	})
 }
@@ -227,24 +171,6 @@ func TestStoreGoneBackIsSaid(t *testing.T) {
 			d.Replace(&le.RaceEntry{ElectionNumber: le.ElectionNumber(100 * i), Incarnation: "z", TermLength: T, TermExpiry: time.Now()}) // as Reset
 			sleep(2 * T)
 			b.leads(t)
-		}
-	})
-}
-
-// A replica that lags now and then, and a leader who finds the record gone and writes it again,
-// are no matter of a warning.
-func TestStoreGoneBackIsNotSaid(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		var log lines
-		a := join(t, d, "a", polled, logged(&log))
-		sleep(5 * T)
-		a.leads(t)
-		d.Replace(nil)
-		sleep(5 * T)
-		a.leads(t)
-		if log.count(goneBack) > 0 {
-			t.Errorf("it says\n%s", &log.text)
 		}
 	})
 }
@@ -296,76 +222,73 @@ func other(number le.ElectionNumber) *le.RaceEntry {
 	return e
 }
 
-// A feed tells of an acquisition that is undone, and another takes its number: observers are told
-// of that one at once, and not only when it is extended. A feed does not decide which it is: it is read.
-func TestUndoneAcquisitionIsReplaced(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Replace(vacantAt(4))
-		var told []string
-		reads := 0
-		observer := d.Handle()
-		observer.Inject(func(op memory.Op) memory.Fault {
-			if op.Kind == memory.Read {
-				reads++
+// A feed tells of an acquisition that is undone, and another takes its number.
+func TestUndoneAcquisition(t *testing.T) {
+	scenes{
+		"a read decides, and observers are told at once": func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(vacantAt(4))
+			var told []string
+			reads := 0
+			observer := d.Handle()
+			observer.Inject(func(op memory.Op) memory.Fault {
+				if op.Kind == memory.Read {
+					reads++
+				}
+				return memory.Fault{}
+			})
+			stop := watch(t, le.WatchConfig{Decider: observer}, func(e le.RaceEntry) { told = append(told, e.LeaderID) })
+			sleep(time.Second)
+			d.Tell(other(5))
+			sleep(time.Second)
+			d.Tell(nil)
+			d.Replace(rival(5))
+			sleep(time.Second)
+			d.Tell(other(5)) // again, but now it is known which it is
+			sleep(time.Second)
+			if stop(); len(told) != 3 || told[1] != "other" || told[2] != "rival" {
+				t.Errorf("told of %q", told)
 			}
-			return memory.Fault{}
-		})
-		stop := watch(t, le.WatchConfig{Decider: observer}, func(e le.RaceEntry) { told = append(told, e.LeaderID) })
-		sleep(time.Second)
-		d.Tell(other(5))
-		sleep(time.Second)
-		d.Tell(nil)
-		d.Replace(rival(5))
-		sleep(time.Second)
-		d.Tell(other(5)) // again, but now it is known which it is
-		sleep(time.Second)
-		if stop(); len(told) != 3 || told[1] != "other" || told[2] != "rival" {
-			t.Errorf("told of %q", told)
-		}
-		if reads != 1 {
-			t.Errorf("%d reads, want one", reads)
-		}
-	})
-}
-
-// A feed that tells of two in turns, again and again, is no reason to read in a hot loop.
-func TestRule11DisputesAreReadNowAndThen(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Replace(other(4))
-		a := join(t, d, "a")
-		sleep(time.Second)
-		for n := range 1000 {
-			d.Tell(other(5 + le.ElectionNumber(n/2)))
-			sleep(time.Millisecond)
-			d.Tell(rival(5 + le.ElectionNumber(n/2)))
-			sleep(time.Millisecond)
-		}
-		if n := len(a.opsSince(time.Time{})); n > 6 { // with a pause of T/32 between two
-			t.Errorf("%d reads in two seconds", n)
-		}
-	})
-}
-
-// The same where the other is this candidate: all are told that it leads when it does. What a feed
-// tells then by that number is no news.
-func TestUndoneAcquisitionIsReplacedByOnesOwn(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Replace(vacantAt(4))
-		a := join(t, d, "a", faulty(memory.Slow(2*time.Second).On(memory.Write).Times(1)))
-		sleep(500 * time.Millisecond)
-		d.Tell(other(5))
-		sleep(200 * time.Millisecond)
-		d.Tell(nil)
-		sleep(1500 * time.Millisecond)
-		a.leads(t)
-		seen := a.seenAll()
-		if e := a.Leader(); e.LeaderID != "a" || a.leadership(t, 0).number != 5 || seen[len(seen)-1].LeaderID != "a" {
-			t.Errorf("with leadership %d, Leader returns %+v, and LeaderChanged was last told of %+v", a.leadership(t, 0).number, e, seen[len(seen)-1])
-		}
-	})
+			if reads != 1 {
+				t.Errorf("%d reads, want one", reads)
+			}
+		},
+		"by one's own": func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(vacantAt(4))
+			a := join(t, d, "a", faulty(memory.Slow(2*time.Second).On(memory.Write).Times(1)))
+			sleep(500 * time.Millisecond)
+			d.Tell(other(5))
+			sleep(200 * time.Millisecond)
+			d.Tell(nil)
+			sleep(1500 * time.Millisecond)
+			a.leads(t)
+			seen := a.seenAll()
+			if e := a.Leader(); e.LeaderID != "a" || a.leadership(t, 0).number != 5 || seen[len(seen)-1].LeaderID != "a" {
+				t.Errorf("with leadership %d, Leader returns %+v, and LeaderChanged was last told of %+v", a.leadership(t, 0).number, e, seen[len(seen)-1])
+			}
+		},
+		"by another process of that LeaderID": func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(rival(4))
+			a := join(t, d, "a")
+			sleep(time.Second)
+			undone, landed := rival(5), rival(5)
+			undone.Incarnation, landed.Incarnation = "undone's", "landed's"
+			d.Tell(undone)
+			sleep(time.Second)
+			d.Tell(nil)
+			d.Replace(landed)
+			sleep(time.Second)
+			var told []string
+			for _, e := range a.seenAll() {
+				told = append(told, e.Incarnation)
+			}
+			if !slices.Equal(told, []string{"rival's", "undone's", "landed's"}) {
+				t.Errorf("told of %q", told)
+			}
+		},
+	}.run(t)
 }
 
 // A preferred candidate that knows of a leader whose term is over, while reads return an older

@@ -160,57 +160,74 @@ func TestRule13CtxEndsWithTheViewWhateverHangs(t *testing.T) {
 	}
 }
 
-// A view made by NewTimeView can be moved at will, for tests of code that takes
-// one.
-func TestTimeViewSet(t *testing.T) {
-	for name, clock := range map[string]clocks.Clock{"nil": nil, "offset": clocks.NewOffset(nil, time.Hour)} {
-		v := viewtest.New(clock, 0)
-		if v.ValueInFuture() || !v.Get().IsZero() || v.Clock() == nil || v.ElectionNumber() != le.NoElections {
-			t.Errorf("%s: a new view is in force", name)
-		}
-		soon := v.Clock().Now().Add(time.Hour)
-		v.Set(soon)
-		if !v.ValueInFuture() || !v.Get().Equal(soon) {
-			t.Errorf("%s: Set to the future: %v", name, v.Get())
-		}
-		v.Set(v.Clock().Now())
-		if v.ValueInFuture() {
-			t.Errorf("%s: Set to now is still in the future", name)
-		}
-		v.Set(soon)
-		if !v.ValueInFuture() {
-			t.Errorf("%s: Set did not move it back", name)
-		}
-	}
-}
-
-// Set takes any time, however far.
-func TestTimeViewSetFar(t *testing.T) {
-	for at, want := range map[time.Time]bool{
-		{}: false, time.Date(1600, 1, 1, 0, 0, 0, 0, time.UTC): false, time.Date(1700, 1, 1, 0, 0, 0, 0, time.UTC): false,
-		time.Unix(0, 0): false, time.Date(2263, 1, 1, 0, 0, 0, 0, time.UTC): true, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC): true,
-	} {
-		v := viewtest.New(nil, 0)
-		if v.Set(at); v.ValueInFuture() != want || !v.Get().Equal(at) {
-			t.Errorf("set to %v: %v, want %v", v.Get(), !want, want)
-		}
-	}
-}
-
-// It ends at its very nanosecond.
-func TestTimeViewEnds(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		v := viewtest.New(nil, 0)
-		v.Set(time.Now().Add(time.Second))
-		time.Sleep(time.Second - 1)
-		if !v.ValueInFuture() {
-			t.Fatal("ended early")
-		}
-		time.Sleep(time.Nanosecond)
-		if v.ValueInFuture() {
-			t.Fatal("alive at its end")
-		}
-	})
+// A view that a test makes, and the copy of a campaign's.
+func TestTimeView(t *testing.T) {
+	scenes{
+		"Set": func(t *testing.T) {
+			for name, clock := range map[string]clocks.Clock{"nil": nil, "offset": clocks.NewOffset(nil, time.Hour)} {
+				v := viewtest.New(clock, 0)
+				if v.ValueInFuture() || !v.Get().IsZero() || v.Clock() == nil || v.ElectionNumber() != le.NoElections {
+					t.Errorf("%s: a new view is in force", name)
+				}
+				soon := v.Clock().Now().Add(time.Hour)
+				v.Set(soon)
+				if !v.ValueInFuture() || !v.Get().Equal(soon) {
+					t.Errorf("%s: Set to the future: %v", name, v.Get())
+				}
+				v.Set(v.Clock().Now())
+				if v.ValueInFuture() {
+					t.Errorf("%s: Set to now is still in the future", name)
+				}
+				v.Set(soon)
+				if !v.ValueInFuture() {
+					t.Errorf("%s: Set did not move it back", name)
+				}
+			}
+		},
+		"Set to any time, however far": func(t *testing.T) {
+			for at, want := range map[time.Time]bool{
+				{}: false, time.Date(1600, 1, 1, 0, 0, 0, 0, time.UTC): false, time.Date(1700, 1, 1, 0, 0, 0, 0, time.UTC): false,
+				time.Unix(0, 0): false, time.Date(2263, 1, 1, 0, 0, 0, 0, time.UTC): true, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC): true,
+			} {
+				v := viewtest.New(nil, 0)
+				if v.Set(at); v.ValueInFuture() != want || !v.Get().Equal(at) {
+					t.Errorf("set to %v: %v, want %v", v.Get(), !want, want)
+				}
+			}
+		},
+		"it ends at its very nanosecond": func(t *testing.T) {
+			v := viewtest.New(nil, 0)
+			v.Set(time.Now().Add(time.Second))
+			time.Sleep(time.Second - 1)
+			if !v.ValueInFuture() {
+				t.Fatal("ended early")
+			}
+			time.Sleep(time.Nanosecond)
+			if v.ValueInFuture() {
+				t.Fatal("alive at its end")
+			}
+		},
+		"a copy ends with it": func(t *testing.T) {
+			_, a := leader(t)
+			copied := *a.View()
+			sleep(2 * T)
+			if !copied.ValueInFuture() || !copied.Get().Equal(a.View().Get()) {
+				t.Errorf("the copy is valid until %v, and the view until %v", copied.Get(), a.View().Get())
+			}
+			go a.Resign(t.Context())
+			sleep(time.Millisecond)
+			if copied.ValueInFuture() {
+				t.Error("the copy outlives the leadership")
+			}
+		},
+		"one that is zero, or not there, is over": func(t *testing.T) {
+			for name, v := range map[string]*le.TimeView{"zero": {}, "nil": nil} {
+				if v.ValueInFuture() || !v.Get().IsZero() || v.Clock() == nil || v.ElectionNumber() != le.NoElections {
+					t.Errorf("%s: the view is in force", name)
+				}
+			}
+		},
+	}.run(t)
 }
 
 // It may be asked and moved by many at once, and asking does not allocate.
@@ -234,32 +251,6 @@ func TestTimeViewConcurrency(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 
-}
-
-// A copy of a view ends with it, also one that was made before an extension.
-func TestTimeViewCopy(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		_, a := leader(t)
-		copied := *a.View()
-		sleep(2 * T)
-		if !copied.ValueInFuture() || !copied.Get().Equal(a.View().Get()) {
-			t.Errorf("the copy is valid until %v, and the view until %v", copied.Get(), a.View().Get())
-		}
-		go a.Resign(t.Context())
-		sleep(time.Millisecond)
-		if copied.ValueInFuture() {
-			t.Error("the copy outlives the leadership")
-		}
-	})
-}
-
-// A zero view, and one that is not there, is over.
-func TestTimeViewZero(t *testing.T) {
-	for name, v := range map[string]*le.TimeView{"zero": {}, "nil": nil} {
-		if v.ValueInFuture() || !v.Get().IsZero() || v.Clock() == nil || v.ElectionNumber() != le.NoElections {
-			t.Errorf("%s: the view is in force", name)
-		}
-	}
 }
 
 // readings is a clock as the system's is outside of a bubble: each time carries a
@@ -583,79 +574,137 @@ func TestRule11RetryAfterWhileLeaving(t *testing.T) {
 	}
 }
 
-// Rule 11: a wish for a pause is over when a later write was taken.
-func TestRule11RetryAfterIsOver(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		a := join(t, memory.NewDecider(), "a", polled)
-		sleep(20 * T)
-		a.store.Inject(asksForPause(50 * time.Second).On(memory.Write).Times(1))
-		refused, begin := 0, time.Now()
-		for taken := 0; taken == 0; sleep(T / 100) {
-			refused = 0
-			for _, op := range a.opsSince(begin) {
-				if op.Kind == le.OpExtend && op.Err != nil {
-					refused++
-				} else if op.Kind == le.OpExtend {
-					taken++
+// Rule 11: a pause that the store asks for.
+func TestRule11RetryAfter(t *testing.T) {
+	const pause = 50 * time.Second
+	scenes{
+		"kept by a standby to the end, and by a leader as far as its view allows": func(t *testing.T) {
+			d, a := leader(t, polled)
+			b := join(t, d, "b", polled)
+			sleep(T)
+			a.awaitExtension()
+			const pause = 50 * time.Second
+			a.store.Inject(asksForPause(pause))
+			b.store.Inject(asksForPause(pause))
+			cut := time.Now()
+			sleep(10 * time.Minute)
+			ops := b.opsSince(cut)
+			if len(ops) < 4 {
+				t.Fatalf("only %d requests of the standby", len(ops))
+			}
+			for i := range ops[1:] {
+				if gap := ops[i+1].Start.Sub(ops[i].Start); gap < pause || gap > pause+2*S {
+					t.Errorf("the standby has asked again after %v, want %v", gap, pause)
 				}
 			}
-		}
-		if refused != 1 {
-			t.Fatalf("%d extensions were refused", refused)
-		}
-		begin = time.Now()
-		_ = a.Resign(context.Background())
-		near(t, "the release", time.Since(begin), 0, S/100)
-	})
-}
-
-// Rule 11: a candidate whose acquisition is refused, with a wish for a pause, asks once what became of
-// it, and then keeps the pause.
-func TestRule11RetryAfterOfAnAcquisition(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		const pause = 50 * time.Second
-		a := join(t, memory.NewDecider(), "a", faulty(asksForPause(pause).On(memory.Write)), polled)
-		sleep(time.Hour)
-		if n, most := len(a.opsSince(time.Time{})), 3*int(time.Hour/pause)+1; n > most {
-			t.Errorf("%d requests, want at most %d", n, most)
-		}
-	})
-}
-
-// Rule 11: who has resigned is a standby, and keeps pauses to the end.
-func TestRule11RetryAfterResigned(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", polled, func(c *config) { c.PollInterval = time.Second })
-		sleep(20 * T)
-		must(t, a.Resign(t.Context()))
-		another := rival(a.Leader().ElectionNumber + 1)
-		another.TermLength, another.TermExpiry = time.Hour, time.Now().Add(time.Hour)
-		d.Replace(another)
-		sleep(2500 * time.Millisecond)
-		a.store.Inject(asksForPause(50 * time.Second))
-		begin := time.Now()
-		sleep(10 * time.Minute)
-		apart(t, a.opsSince(begin), 50*time.Second)
-	})
-}
-
-// Rule 11: also a call that was given up may bring a store's wish for a pause.
-func TestRule11RetryAfterComesLate(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		join(t, d, "a")
-		sleep(time.Second)
-		b := join(t, d, "b", polled)
-		sleep(2*T + T/4)
-		const late, pause = 5 * time.Second, 50 * time.Second
-		b.store.Inject(func(memory.Op) memory.Fault {
-			return memory.Fault{Hang: after(late), Err: &le.RetryAfterError{After: pause, Err: errSlowDown}}
-		})
-		begin := time.Now()
-		sleep(10 * time.Minute)
-		apart(t, b.opsSince(begin.Add(late)), pause) // a call that came before the first wish knew of none
-	})
+			r := a.leadership(t, 0)
+			near(t, "the leader's view", r.done.Sub(cut), T-S, S)
+			var tries []time.Time
+			for _, op := range a.opsSince(cut) {
+				if op.Start.Before(r.done) {
+					tries = append(tries, op.Start)
+				}
+			}
+			if len(tries) < 3 || len(tries) > 8 {
+				t.Errorf("the leader has tried at %v", tries)
+			} else if gap := tries[1].Sub(tries[0]); gap < 2*time.Second {
+				t.Errorf("the leader has tried again after %v", gap)
+			}
+		},
+		"for a minute at the most": func(t *testing.T) {
+			_, a := leader(t, polled)
+			a.store.Inject(asksForPause(24 * time.Hour).Times(20))
+			sleep(time.Hour)
+			a.leads(t)
+		},
+		"a short one, by a leader": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", polled)
+			sleep(T)
+			a.store.Inject(asksForPause(2 * time.Second).Times(1))
+			a.awaitExtension()
+			a.leads(t)
+			ops := a.opsSince(time.Time{})
+			for i, op := range ops[:len(ops)-1] {
+				if gap := ops[i+1].Start.Sub(op.Start); op.Err != nil && gap != 2*time.Second {
+					t.Errorf("the leader has tried again after %v", gap)
+				}
+			}
+		},
+		"over when a later write was taken": func(t *testing.T) {
+			a := join(t, memory.NewDecider(), "a", polled)
+			sleep(20 * T)
+			a.store.Inject(asksForPause(50 * time.Second).On(memory.Write).Times(1))
+			refused, begin := 0, time.Now()
+			for taken := 0; taken == 0; sleep(T / 100) {
+				refused = 0
+				for _, op := range a.opsSince(begin) {
+					if op.Kind == le.OpExtend && op.Err != nil {
+						refused++
+					} else if op.Kind == le.OpExtend {
+						taken++
+					}
+				}
+			}
+			if refused != 1 {
+				t.Fatalf("%d extensions were refused", refused)
+			}
+			begin = time.Now()
+			_ = a.Resign(context.Background())
+			near(t, "the release", time.Since(begin), 0, S/100)
+		},
+		"of an acquisition, about which it asks once": func(t *testing.T) {
+			const pause = 50 * time.Second
+			a := join(t, memory.NewDecider(), "a", faulty(asksForPause(pause).On(memory.Write)), polled)
+			sleep(time.Hour)
+			if n, most := len(a.opsSince(time.Time{})), 3*int(time.Hour/pause)+1; n > most {
+				t.Errorf("%d requests, want at most %d", n, most)
+			}
+		},
+		"by who has resigned, to the end": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", polled, func(c *config) { c.PollInterval = time.Second })
+			sleep(20 * T)
+			must(t, a.Resign(t.Context()))
+			another := rival(a.Leader().ElectionNumber + 1)
+			another.TermLength, another.TermExpiry = time.Hour, time.Now().Add(time.Hour)
+			d.Replace(another)
+			sleep(2500 * time.Millisecond)
+			a.store.Inject(asksForPause(50 * time.Second))
+			begin := time.Now()
+			sleep(10 * time.Minute)
+			apart(t, a.opsSince(begin), 50*time.Second)
+		},
+		"in the answer to a call that was given up": func(t *testing.T) {
+			d := memory.NewDecider()
+			join(t, d, "a")
+			sleep(time.Second)
+			b := join(t, d, "b", polled)
+			sleep(2*T + T/4)
+			const late, pause = 5 * time.Second, 50 * time.Second
+			b.store.Inject(func(memory.Op) memory.Fault {
+				return memory.Fault{Hang: after(late), Err: &le.RetryAfterError{After: pause, Err: errSlowDown}}
+			})
+			begin := time.Now()
+			sleep(10 * time.Minute)
+			apart(t, b.opsSince(begin.Add(late)), pause) // a call that came before the first wish knew of none
+		},
+		"by a feed, and reads go on": func(t *testing.T) {
+			d := memory.NewDecider()
+			join(t, d, "a")
+			sleep(time.Second)
+			var begun []le.StoreOp
+			const pause = 50 * time.Second
+			b := join(t, d, "b", func(c *config) {
+				c.Decider = refusedFeed{c.Decider.(*memory.Decider).Polled(), pause, &begun}
+			})
+			sleep(10 * time.Minute)
+			apart(t, begun, pause)
+			if n := len(b.opsSince(time.Time{})); n < 19 {
+				t.Errorf("%d reads in ten minutes", n)
+			}
+		},
+	}.run(t)
 }
 
 // refusedFeed is a store that reads, and whose feed asks for a pause.
@@ -670,44 +719,6 @@ func (f refusedFeed) Changes(context.Context) iter.Seq2[*le.RaceEntry, error] {
 		*f.begun = append(*f.begun, le.StoreOp{Start: time.Now()})
 		yield(nil, fmt.Errorf("watching: %w", &le.RetryAfterError{After: f.pause, Err: errSlowDown}))
 	}
-}
-
-// Rule 11: a pause that the store asks for in answer to a feed is kept by the feed. Reads go on: a store
-// that serves them need not wait for its feed.
-func TestRule11RetryAfterOfAFeed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		join(t, d, "a")
-		sleep(time.Second)
-		var begun []le.StoreOp
-		const pause = 50 * time.Second
-		b := join(t, d, "b", func(c *config) {
-			c.Decider = refusedFeed{c.Decider.(*memory.Decider).Polled(), pause, &begun}
-		})
-		sleep(10 * time.Minute)
-		apart(t, begun, pause)
-		if n := len(b.opsSince(time.Time{})); n < 19 {
-			t.Errorf("%d reads in ten minutes", n)
-		}
-	})
-}
-
-// Rule 11: a standby that has failed twice polls as often as ever when a few polls have worked.
-func TestRule11AStandbyRecovers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		join(t, d, "a")
-		sleep(time.Second)
-		b := join(t, d, "b", polled)
-		sleep(2 * T)
-		b.store.Inject(memory.Fail(errSlowDown).Times(2))
-		sleep(10 * T)
-		begin := time.Now()
-		sleep(10 * T)
-		if n := len(b.opsSince(begin)); n < 19 {
-			t.Errorf("%d polls in 10 terms, want 20", n)
-		}
-	})
 }
 
 // Rule 11: candidates that have not read anything yet ask no more often than standbys, whether the
@@ -725,52 +736,4 @@ func TestRule11ColdStartInAnOutage(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Rule 11: a candidate that has been ousted is a standby, even while its callback runs.
-func TestRule11OustedIsNotUrgent(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		end := make(chan struct{})
-		a := join(t, d, "a", polled, func(c *config) {
-			c.OnElected = func(context.Context, *le.TimeView) { <-end }
-		})
-		sleep(T)
-		d.Replace(rival(first + 5))
-		sleep(T / 2)
-		a.follows(t)
-		a.store.Inject(memory.LoseRequests())
-		begin := time.Now()
-		sleep(10 * time.Minute)
-		if n, most := len(a.opsSince(begin)), int(10*time.Minute/T)+3; n > most {
-			t.Errorf("%d requests in ten minutes, want at most %d", n, most)
-		}
-		close(end)
-	})
-}
-
-// A standby whose second acquisition lands, and is not answered, learns so at once: it need not wait
-// for as long as with its next attempt.
-func TestRule11LandedAcquisitionIsFoundSoon(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Replace(rival(first))
-		writes := 0
-		var landed time.Time
-		a := join(t, d, "a", faulty(memory.Faults(func(memory.Op) memory.Fault {
-			switch writes++; writes {
-			case 1:
-				return memory.Fault{Err: errSlowDown}
-			case 2:
-				landed = time.Now()
-				return memory.Fault{Err: memory.ErrLost, Lands: true}
-			}
-			return memory.Fault{}
-		}).On(memory.Write)), polled)
-		sleep(4 * T)
-		a.leads(t)
-		if took := a.leadership(t, 0).from.Sub(landed); took > 3*T/32 {
-			t.Errorf("it leads %v after its acquisition has landed", took)
-		}
-	})
 }
