@@ -3,16 +3,15 @@
 package rules
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,15 +24,11 @@ import (
 // Rule 3: a challenger waits for TermExpiry + S by its own clock, its very first
 // attempt included.
 func TestRule03ChallengerWaitsOutTermAndSkew(t *testing.T) {
-	for _, name := range []string{"feed", "poll"} {
+	for name, adjust := range styles {
 		scene(t, name, func(t *testing.T) {
 			d := memory.NewDecider()
 			held := rival(7)
 			d.Replace(held)
-			adjust := func(c *config) {}
-			if name == "poll" {
-				adjust = polled
-			}
 			sleep(T - time.Second) // the record is old news when b arrives
 			b := join(t, d, "b", adjust)
 			sleep(time.Until(held.TermExpiry.Add(S)) - time.Nanosecond)
@@ -201,22 +196,16 @@ func TestRule20NumbersPastTheirEnd(t *testing.T) {
 		d := replaced(t, func(e *le.RaceEntry) {
 			e.LeaderID, e.ElectionNumber, e.TermExpiry = "", le.MaxElectionNumber, time.Now()
 		})
-		a := join(t, d, "a", func(c *config) { c.Decider = noWrites{c.Decider, t} })
+		a := join(t, d, "a", faulty(func(op memory.Op) memory.Fault {
+			if op.Kind == memory.Write {
+				t.Errorf("the store was asked to write %+v", op.Entry)
+			}
+			return memory.Fault{}
+		}))
 		if err := a.Wait(); !errors.Is(err, le.ErrPermanent) || a.count() > 0 {
 			t.Errorf("%v, led %d times", err, a.count())
 		}
 	})
-}
-
-// noWrites is a store that must not be asked to write.
-type noWrites struct {
-	le.RaceDecider
-	t *testing.T
-}
-
-func (n noWrites) WriteEntry(_ context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
-	n.t.Errorf("the store was asked to write %+v", e)
-	return nil, le.ErrPermanent
 }
 
 // Rule 20: whatever durations and times are in a Config or in a record, no sum of them
@@ -302,15 +291,15 @@ func TestRule20Extremes(t *testing.T) {
 	} {
 		scene(t, "TermExpiry in "+name, func(t *testing.T) {
 			d := replaced(t, func(e *le.RaceEntry) { e.TermExpiry = expiry })
-			var log bytes.Buffer
-			a := join(t, d, "a", func(c *config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+			var l lines
+			a := join(t, d, "a", logged(&l))
 			sleep(10 * time.Second)
 			calm(t, "operations", len(a.opsSince(time.Time{})), 10*time.Second)
 			if over := expiry.Before(time.Now()); over != (a.count() > 0) {
 				t.Errorf("led %d times", a.count())
 			}
-			if over := expiry.Before(time.Now()); over == strings.Contains(log.String(), "clocks disagree") {
-				t.Errorf("log: %s", log.String())
+			if over := expiry.Before(time.Now()); over == (l.count("clocks disagree") > 0) {
+				t.Errorf("log: %s", &l.text)
 			}
 		})
 	}
@@ -324,12 +313,17 @@ func MaxPlus(d time.Duration) time.Duration { return le.MaxTermLength + d }
 func TestContractGoexitElsewhere(t *testing.T) {
 	scene(t, "store", func(t *testing.T) {
 		d := memory.NewDecider()
-		g := &goexits{Decider: d, left: 8}
-		a := join(t, d, "a", func(c *config) { c.Decider = g })
+		var calls atomic.Int64
+		a := join(t, d, "a", faulty(func(op memory.Op) memory.Fault {
+			if op.Kind != memory.Feed && calls.Add(1) <= 8 {
+				runtime.Goexit()
+			}
+			return memory.Fault{}
+		}))
 		sleep(3 * time.Minute)
 		a.leads(t)
-		if g.left > 0 {
-			t.Errorf("%d were not used", g.left)
+		if n := calls.Load(); n <= 8 {
+			t.Errorf("only %d calls", n)
 		}
 	})
 	scene(t, "trace", func(t *testing.T) {
@@ -351,34 +345,6 @@ func TestContractGoexitElsewhere(t *testing.T) {
 			t.Errorf("%d events were told in ten terms", told)
 		}
 	})
-}
-
-// goexits is a store that ends its goroutine some times in every way.
-type goexits struct {
-	*memory.Decider
-	mu   sync.Mutex
-	left int
-}
-
-func (g *goexits) exit() {
-	g.mu.Lock()
-	if g.left--; g.left < 0 {
-		g.left = 0
-		g.mu.Unlock()
-		return
-	}
-	g.mu.Unlock()
-	runtime.Goexit()
-}
-
-func (g *goexits) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
-	g.exit()
-	return g.Decider.ReadCurrent(ctx)
-}
-
-func (g *goexits) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
-	g.exit()
-	return g.Decider.WriteEntry(ctx, e)
 }
 
 // Rule 17: writes that are refused for good before any has worked end the campaign,

@@ -181,13 +181,6 @@ func start(t *testing.T, cfg le.Config) (c *le.Campaign, stop context.CancelFunc
 	return c, cancel
 }
 
-// doubles returns the records of other processes under this LeaderID.
-func (m *member) doubles() []le.RaceEntry {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Clone(m.double)
-}
-
 func (m *member) note(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -222,6 +215,14 @@ func pushed(*config) {}
 
 // styles are both ways to learn of a record.
 var styles = map[string]func(*config){"pushed": pushed, "polled": polled}
+
+// fed polls unless the store is to push.
+func fed(push bool) func(*config) {
+	if push {
+		return pushed
+	}
+	return polled
+}
 
 // faulty has the candidate's handle fail from the start.
 func faulty(f memory.Faults) func(*config) {

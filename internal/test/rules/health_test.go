@@ -266,16 +266,12 @@ func TestPing(t *testing.T) {
 			store := memory.NewDecider()
 			clock := &stuckClock{Clock: clocks.System()}
 			writes := 0
-			ctx, cancel := context.WithCancel(t.Context())
 			release := make(chan struct{})
-			c, err := le.Config{
+			c, cancel := start(t, le.Config{
 				Decider: store, LeaderID: "a", Clock: clock, TermLength: T, MaxClockSkew: S,
 				OnElected: func(context.Context, *le.TimeView) { <-release }, // heeds nothing
 				Trace:     &le.Trace{StoreOp: func(le.StoreOp) { writes++ }},
-			}.Start(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			})
 			ping := func() error {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
@@ -309,7 +305,9 @@ func TestPing(t *testing.T) {
 			close(release)
 			cancel()
 			<-c.Done()
-			for range 20 { // ctx has ended as well
+			ctx, over := context.WithCancel(t.Context())
+			over()
+			for range 20 {
 				if err := errors.Join(ping(), c.Ping(ctx), c.Resign(ctx)); err != nil {
 					t.Errorf("one that has stopped: %v", err)
 				}
@@ -437,10 +435,7 @@ func TestLoopThatIsEndedIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := &startled{RaceDecider: memory.NewDecider().Polled(), ends: true}
 		d.armed.Store(true)
-		c, err := le.Config{Decider: d, LeaderID: "a", TermLength: T, MaxClockSkew: S}.Start(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, _ := start(t, le.Config{Decider: d, LeaderID: "a", TermLength: T, MaxClockSkew: S})
 		if l, err := c.Lead(t.Context()); l != nil || err == nil {
 			t.Errorf("Lead returns %v, %v", l, err)
 		}

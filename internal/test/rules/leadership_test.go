@@ -245,15 +245,9 @@ func (leaving) Err() error { return nil }
 // Whoever Lead tells that this candidate leads finds that Status says so, too.
 func TestLeadershipAndStatusAgree(t *testing.T) {
 	for range 500 {
-		ctx, cancel := context.WithCancel(t.Context())
-		c, err := le.Config{Decider: memory.NewDecider(), LeaderID: "a"}.Start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := c.Lead(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, cancel := start(t, le.Config{Decider: memory.NewDecider(), LeaderID: "a"})
+		l, err := c.Lead(t.Context())
+		must(t, err)
 		if status := c.Status(); status != le.Leading || !l.View().ValueInFuture() {
 			t.Errorf("it leads, and is %v", status)
 		}
@@ -577,9 +571,7 @@ func TestContract(t *testing.T) {
 				<-ctx.Done()
 				got = context.Cause(ctx)
 			}}.Start(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			sleep(time.Second)
 			cancel(cause)
 			if err := c.Wait(); err != cause || got != cause {
@@ -621,9 +613,7 @@ func TestContract(t *testing.T) {
 				OnOusting:     func(ctx context.Context) { got[1] = ctx.Value(key{}) },
 				LeaderChanged: func(ctx context.Context, _ le.RaceEntry) { got[2] = ctx.Value(key{}) },
 			}.Start(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			sleep(time.Second)
 			cancel()
 			_ = c.Wait()

@@ -140,21 +140,17 @@ func TestResignFromOnElectedWithAnotherCtx(t *testing.T) {
 		self := make(chan *le.Campaign, 1)
 		resigned := make(chan error, 1)
 		var view *le.TimeView
-		cfg := le.Config{Decider: d, LeaderID: "a", TermLength: T, MaxClockSkew: S, Logger: slog.New(slog.DiscardHandler), OnElected: func(ctx context.Context, v *le.TimeView) {
-			if view != nil {
-				<-ctx.Done()
-				return
+		a := join(t, d, "a", func(c *config) {
+			c.OnElected = func(ctx context.Context, v *le.TimeView) {
+				if view != nil {
+					<-ctx.Done()
+					return
+				}
+				view = v
+				resigned <- (<-self).Resign(context.Background())
 			}
-			view = v
-			resigned <- (<-self).Resign(context.Background())
-		}}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		c, err := cfg.Start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		self <- c
+		})
+		self <- a.Campaign
 		sleep(3 * T)
 		select {
 		case err := <-resigned:
@@ -167,8 +163,6 @@ func TestResignFromOnElectedWithAnotherCtx(t *testing.T) {
 		if view.ValueInFuture() {
 			t.Error("the view is alive")
 		}
-		cancel()
-		<-c.Done()
 	})
 }
 
@@ -238,11 +232,7 @@ func TestOutageIsLoggedBriefly(t *testing.T) {
 				logs, stores := map[string]*lines{}, []*memory.Decider{}
 				for _, id := range []string{"leader", "standby"} {
 					logs[id] = &lines{}
-					m := join(t, d, id, logged(logs[id]), func(c *config) {
-						if !feed {
-							polled(c)
-						}
-					})
+					m := join(t, d, id, logged(logs[id]), fed(feed))
 					stores = append(stores, m.store)
 					sleep(time.Second)
 				}
@@ -350,21 +340,19 @@ func TestLog(t *testing.T) {
 			}
 		},
 		"its first line has the place, and what the first answer adds is said once": func(t *testing.T) {
-			var log bytes.Buffer
-			err := le.Config{Decider: &resolving{RaceDecider: memory.NewDecider()}, LeaderID: "a", Logger: slog.New(slog.NewTextHandler(&log, nil))}.
+			var l lines
+			err := le.Config{Decider: &resolving{RaceDecider: memory.NewDecider()}, LeaderID: "a", Logger: l.logger()}.
 				Run(t.Context(), func(context.Context, *le.TimeView) error {
 					sleep(le.DefaultTermLength)
 					return nil
 				})
-			if err != nil {
-				t.Fatal(err)
-			}
-			first, _, _ := strings.Cut(log.String(), "\n")
+			must(t, err)
+			first, _, _ := strings.Cut(l.text.String(), "\n")
 			if !strings.Contains(first, "campaign started") || !strings.Contains(first, `place="table e"`) {
 				t.Errorf("the first line is %s", first)
 			}
-			if n := strings.Count(log.String(), `place="host h, table s.e"`); n != 1 {
-				t.Errorf("the place that was found is told %d times:\n%s", n, log.String())
+			if n := l.count(`place="host h, table s.e"`); n != 1 {
+				t.Errorf("the place that was found is told %d times:\n%s", n, &l.text)
 			}
 		},
 		"what does not return is named, once": func(t *testing.T) {
@@ -435,33 +423,30 @@ func TestLog(t *testing.T) {
 			}
 		},
 		"a store that refuses each write, once": func(t *testing.T) {
-			var log bytes.Buffer
-			a := join(t, memory.NewDecider(), "a", func(c *config) {
-				c.Decider.(*memory.Decider).Inject(memory.Fail(le.ErrLostRace).On(memory.Write))
-				c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
-			})
+			var l lines
+			a := join(t, memory.NewDecider(), "a", faulty(memory.Fail(le.ErrLostRace).On(memory.Write)), logged(&l))
 			sleep(10 * T)
 			a.quit()
-			if n := strings.Count(log.String(), "refuses this candidate's writes"); n != 1 {
-				t.Errorf("told %d times: %s", n, log.String())
+			if n := l.count("refuses this candidate's writes"); n != 1 {
+				t.Errorf("told %d times: %s", n, &l.text)
 			}
 		},
 		"who leads, and that a job has failed": func(t *testing.T) {
 			d := memory.NewDecider()
 			d.Replace(rival(3))
-			var log bytes.Buffer
-			err := le.Config{Decider: d, LeaderID: "a", Logger: slog.New(slog.NewTextHandler(&log, nil))}.
+			var l lines
+			err := le.Config{Decider: d, LeaderID: "a", Logger: l.logger()}.
 				Run(t.Context(), func(context.Context, *le.TimeView) error { return errors.New("out of paper") })
 			if err == nil {
 				t.Fatal("no error")
 			}
 			for _, want := range []string{"campaign started", "another leads", "leader=rival", "token=3", "leading", "the job failed: out of paper"} {
-				if !strings.Contains(log.String(), want) {
-					t.Errorf("the log lacks %q:\n%s", want, log.String())
+				if l.count(want) == 0 {
+					t.Errorf("the log lacks %q:\n%s", want, &l.text)
 				}
 			}
-			if strings.Contains(log.String(), "is done") {
-				t.Errorf("a failed job was called done:\n%s", log.String())
+			if l.count("is done") > 0 {
+				t.Errorf("a failed job was called done:\n%s", &l.text)
 			}
 		},
 		"a call that was given up names its place": func(t *testing.T) {
@@ -482,24 +467,23 @@ func TestLog(t *testing.T) {
 			}
 		},
 		"and what it has waited for": func(t *testing.T) {
-			var log bytes.Buffer
-			logger := slog.New(slog.NewTextHandler(&log, nil))
+			var l lines
 			d := waits{memory.NewDecider()}
 			for what, run := range map[string]func(context.Context) error{
-				"campaign": le.Config{Decider: d, LeaderID: "a", Logger: logger, OnElected: func(context.Context, *le.TimeView) {}}.Acquire,
+				"campaign": le.Config{Decider: d, LeaderID: "a", Logger: l.logger(), OnElected: func(context.Context, *le.TimeView) {}}.Acquire,
 				"observer": func(ctx context.Context) error {
-					return le.WatchConfig{Decider: d, Logger: logger}.Watch(ctx, func(context.Context, le.RaceEntry) {})
+					return le.WatchConfig{Decider: d, Logger: l.logger()}.Watch(ctx, func(context.Context, le.RaceEntry) {})
 				},
 			} {
-				log.Reset()
+				l.clear()
 				ctx, cancel := context.WithTimeout(t.Context(), le.DefaultTermLength/3) // one call has been given up
 				err := run(ctx)
 				cancel()
 				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer within") || !strings.Contains(err.Error(), "holds the lock") {
 					t.Errorf("%s: %v", what, err)
 				}
-				if !strings.Contains(log.String(), "holds the lock") {
-					t.Errorf("%s: the log lacks it:\n%s", what, log.String())
+				if l.count("holds the lock") == 0 {
+					t.Errorf("%s: the log lacks it:\n%s", what, &l.text)
 				}
 			}
 		},
@@ -530,11 +514,7 @@ func TestEachOutageIsLogged(t *testing.T) {
 				sleep(time.Second)
 				feeds = 1
 			}
-			a := join(t, d, "a", logged(&l), func(c *config) {
-				if !feed {
-					polled(c)
-				}
-			})
+			a := join(t, d, "a", logged(&l), fed(feed))
 			for range 2 {
 				sleep(5 * time.Minute)
 				l.clear()

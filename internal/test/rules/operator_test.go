@@ -24,12 +24,8 @@ import (
 // touches neither LeaderID nor TermExpiry. The leader drains and releases with
 // the Successor named, who leads at once.
 func TestRule18TransferFromALivingLeader(t *testing.T) {
-	for _, kind := range []string{"feed", "poll"} {
+	for kind, adjust := range styles {
 		scene(t, kind, func(t *testing.T) {
-			adjust := func(*config) {}
-			if kind == "poll" {
-				adjust = polled
-			}
 			d := memory.NewDecider()
 			a := join(t, d, "a", adjust)
 			synctest.Wait()
@@ -51,7 +47,7 @@ func TestRule18TransferFromALivingLeader(t *testing.T) {
 				request.Incarnation != before.Incarnation || request.ElectionNumber != before.ElectionNumber || request.Extension != before.Extension+1 {
 				t.Fatalf("the request is %+v over %+v", request, before)
 			}
-			if kind == "feed" {
+			if kind == "pushed" {
 				synctest.Wait()
 			} else {
 				sleep(T)
@@ -68,7 +64,7 @@ func TestRule18TransferFromALivingLeader(t *testing.T) {
 				t.Fatalf("the acquisition left %+v", e)
 			}
 			limit := time.Duration(0)
-			if kind == "poll" {
+			if kind == "polled" {
 				limit = 6*time.Second + T/2
 			}
 			if took := c.leadership(t, 0).from.Sub(asked); took > limit {
@@ -481,12 +477,8 @@ func TestResetWhenTheStoreFails(t *testing.T) {
 			t.Errorf("%v, after %d writes in 10 s", err, writes)
 		}
 	})
-	if err := le.Reset(t.Context(), nothing{}, 9, true); err == nil || !strings.Contains(err.Error(), "returned nil without an error") {
+	nothing := &lying{memory.NewDecider(), func(*le.RaceEntry, error) (*le.RaceEntry, error) { return nil, nil }}
+	if err := le.Reset(t.Context(), nothing, 9, true); err == nil || !strings.Contains(err.Error(), "returned nil without an error") {
 		t.Errorf("a store that returns nothing: %v", err)
 	}
 }
-
-// nothing is a store whose reads return neither a record nor an error.
-type nothing struct{ le.RaceDecider }
-
-func (nothing) ReadCurrent(context.Context) (*le.RaceEntry, error) { return nil, nil }

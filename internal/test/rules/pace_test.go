@@ -247,12 +247,7 @@ func TestRule11OutagesAreNoHotLoops(t *testing.T) {
 					if name != "all requests lost" {
 						return
 					}
-					ops := a.opsSince(begin)
-					for i := 4; i < len(ops); i++ {
-						if span := ops[i].Start.Sub(ops[i-4].Start); span < time.Second {
-							t.Errorf("five operations within %v of an outage", span)
-						}
-					}
+					fourASecond(t, "in an outage", a.opsSince(begin), time.Second)
 				})
 			}
 		}
@@ -377,18 +372,11 @@ func TestRule12Standby(t *testing.T) {
 // nothing has worked yet.
 func TestRule17OnlyPermanentErrorsEndACampaign(t *testing.T) {
 	permanent := fmt.Errorf("no such bucket: %w", le.ErrPermanent)
-	for _, feed := range []bool{true, false} {
-		adjust := func(*config) {}
-		if !feed {
-			adjust = polled
-		}
-		scene(t, fmt.Sprintf("feed %v", feed), func(t *testing.T) {
+	for style, adjust := range styles {
+		scene(t, style, func(t *testing.T) {
 			d := memory.NewDecider()
-			inject := func(f memory.Faults) func(*config) {
-				return faulty(f)
-			}
-			transient := join(t, d, "transient", inject(memory.LoseRequests()), adjust)
-			refused := join(t, d, "refused", inject(memory.Fail(permanent)), adjust)
+			transient := join(t, d, "transient", faulty(memory.LoseRequests()), adjust)
+			refused := join(t, d, "refused", faulty(memory.Fail(permanent)), adjust)
 			sleep(time.Hour)
 			if transient.Status() == le.Stopped {
 				t.Fatalf("a transient error ended the campaign: %v", transient.Wait())
@@ -480,12 +468,7 @@ func TestRule11FourOfAKindInASecond(t *testing.T) {
 					a.store.Inject(fault(d))
 					sleep(2 * time.Minute)
 					for _, kinds := range [][]le.OpKind{{le.OpRead}, {le.OpAcquire, le.OpExtend, le.OpRelease}} {
-						ops := a.opsSince(time.Time{}, kinds...)
-						for i := 4; i < len(ops); i++ {
-							if span := ops[i].Start.Sub(ops[i-4].Start); span < time.Second-time.Millisecond {
-								t.Fatalf("five of %v within %v, at %v", kinds, span, ops[i].Start)
-							}
-						}
+						fourASecond(t, fmt.Sprint(kinds), a.opsSince(time.Time{}, kinds...), time.Second-time.Millisecond)
 					}
 				})
 			}
@@ -493,52 +476,47 @@ func TestRule11FourOfAKindInASecond(t *testing.T) {
 	}
 }
 
-// busy is a store whose record is extended by another all the time: every read is news,
-// of a term that is over, and every write is too late.
-type busy struct {
-	le.RaceDecider
-	reads uint64
-	began []time.Time // of writes
-}
-
-func (b *busy) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
-	e, err := b.RaceDecider.ReadCurrent(ctx)
-	if err == nil {
-		b.reads++
-		r := rival(1)
-		r.Extension, r.TermExpiry, r.Token = b.reads, time.Now().Add(-time.Hour), e.Token
-		e = r
-	}
-	return e, err
-}
-
-func (b *busy) WriteEntry(context.Context, *le.RaceEntry) (le.LeaderToken, error) {
-	b.began = append(b.began, time.Now())
-	return nil, le.ErrLostRace
-}
-
 // Rule 11: four failing writes a second are the most, also when each failure is explained
 // by what another has written since.
 func TestRule11FourFailingWritesInASecond(t *testing.T) {
 	for _, poll := range []time.Duration{0, 50 * time.Millisecond} { // reads that are as frequent are not counted
 		bubble(t, func(t *testing.T) {
-			var store *busy
-			a := join(t, memory.NewDecider(), "a", func(c *config) {
-				c.Decider.(*memory.Decider).Inject(memory.Slow(10 * time.Millisecond))
-				store = &busy{RaceDecider: c.Decider}
-				c.Decider, c.TermLength, c.MaxClockSkew, c.ClockPolicy, c.PollInterval = store, time.Second, 0, le.SharedClock, poll
+			refused := memory.Fail(le.ErrLostRace).On(memory.Write)
+			reads := uint64(0) // each is news, of a term that is over
+			a := join(t, memory.NewDecider(), "a", faulty(func(op memory.Op) memory.Fault {
+				f := refused(op)
+				f.Delay = 10 * time.Millisecond
+				return f
+			}), func(c *config) {
+				c.Decider = &lying{c.Decider, func(e *le.RaceEntry, err error) (*le.RaceEntry, error) {
+					if err == nil {
+						reads++
+						r := rival(1)
+						r.Extension, r.TermExpiry, r.Token = reads, time.Now().Add(-time.Hour), e.Token
+						e = r
+					}
+					return e, err
+				}}
+				c.TermLength, c.MaxClockSkew, c.ClockPolicy, c.PollInterval = time.Second, 0, le.SharedClock, poll
 			})
 			sleep(time.Minute)
 			a.quit()
-			if len(store.began) < 60 {
-				t.Errorf("only %d writes in a minute", len(store.began))
+			writes := a.opsSince(time.Time{}, le.OpAcquire)
+			if len(writes) < 60 {
+				t.Errorf("only %d writes in a minute", len(writes))
 			}
-			for i := 4; i < len(store.began); i++ {
-				if span := store.began[i].Sub(store.began[i-4]); span < time.Second {
-					t.Fatalf("polling every %v: five failing writes within %v", poll, span)
-				}
-			}
+			fourASecond(t, fmt.Sprintf("polling every %v", poll), writes, time.Second)
 		})
+	}
+}
+
+// fourASecond fails if five operations have begun within less than a second.
+func fourASecond(t *testing.T, what string, ops []le.StoreOp, second time.Duration) {
+	t.Helper()
+	for i := 4; i < len(ops); i++ {
+		if span := ops[i].Start.Sub(ops[i-4].Start); span < second {
+			t.Fatalf("%s: five operations within %v, at %v", what, span, ops[i].Start)
+		}
 	}
 }
 
@@ -589,17 +567,11 @@ func TestRule12LostReadsDelayNews(t *testing.T) {
 					late = append(late, time.Since(written))
 				}
 			}}
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan error, 1)
+			var stop func()
 			if who == "standby" {
-				c, err := le.Config{Decider: store.Polled(), LeaderID: "a", TermLength: T, MaxClockSkew: S, PollInterval: poll, Trace: trace, Logger: slog.New(slog.DiscardHandler)}.Start(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
-				go func() { done <- c.Wait() }()
+				stop = join(t, d, "a", func(c *config) { c.Decider, c.PollInterval, c.Trace = store.Polled(), poll, trace }).quit
 			} else {
-				w := le.WatchConfig{Decider: store.Polled(), MaxClockSkew: S, PollInterval: poll, Trace: trace, Logger: slog.New(slog.DiscardHandler)}
-				go func() { done <- w.Watch(ctx, func(context.Context, le.RaceEntry) {}) }()
+				stop = watch(t, le.WatchConfig{Decider: store.Polled(), MaxClockSkew: S, PollInterval: poll, Trace: trace, Logger: slog.New(slog.DiscardHandler)})
 			}
 			sleep(time.Second)
 			for range changes {
@@ -608,8 +580,7 @@ func TestRule12LostReadsDelayNews(t *testing.T) {
 				d.Replace(e)
 				sleep(2*poll + time.Duration(rnd.Int64N(int64(poll))))
 			}
-			cancel()
-			<-done
+			stop()
 			slices.Sort(late)
 			if len(late) < changes*99/100 {
 				t.Fatalf("%d of %d changes were learned", len(late), changes)
@@ -633,7 +604,8 @@ type bucket struct {
 	asked        int
 }
 
-func (b *bucket) take() error {
+// take is what becomes of a request, 5 ms later.
+func (b *bucket) take(memory.Op) memory.Fault {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -641,10 +613,10 @@ func (b *bucket) take() error {
 	b.at = now
 	b.asked++
 	if b.tokens < 1 {
-		return errSlowDown
+		return memory.Fault{Delay: 5 * time.Millisecond, Err: errSlowDown}
 	}
 	b.tokens--
-	return nil
+	return memory.Fault{Delay: 5 * time.Millisecond}
 }
 
 func (b *bucket) set(rate float64) {
@@ -662,35 +634,6 @@ func (b *bucket) count() int {
 	return n
 }
 
-// limited is a store that takes 5 ms, and what its bucket allows.
-type limited struct {
-	le.RaceDecider
-	b *bucket
-}
-
-func (l limited) wait(ctx context.Context) error {
-	select {
-	case <-time.After(5 * time.Millisecond):
-		return l.b.take()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (l limited) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
-	if err := l.wait(ctx); err != nil {
-		return nil, err
-	}
-	return l.RaceDecider.ReadCurrent(ctx)
-}
-
-func (l limited) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
-	if err := l.wait(ctx); err != nil {
-		return nil, err
-	}
-	return l.RaceDecider.WriteEntry(ctx, e)
-}
-
 // afterOutage is the bound for a leader to be back after an outage, by the docs.
 const afterOutage = max(T+3*S, 5*T/4)
 
@@ -704,7 +647,9 @@ func TestRule11ManyStandbys(t *testing.T) {
 			b.set(rate)
 			var w crowd
 			for i := range n {
-				w.join(t, fmt.Sprint("c", i), limited{d.Handle().Polled(), b})
+				store := d.Handle()
+				store.Inject(b.take)
+				w.join(t, fmt.Sprint("c", i), store.Polled())
 			}
 			defer b.set(1e6)
 			t.Logf("cold start: a leader after %v", w.await(t, 2*time.Minute))
@@ -789,11 +734,7 @@ func TestRule11TheLastLeaderIsBackFirst(t *testing.T) {
 					d := memory.NewDecider()
 					var all []*member
 					for i := range 4 {
-						all = append(all, join(t, d, fmt.Sprint(i), func(c *config) {
-							if !feed {
-								polled(c)
-							}
-						}))
+						all = append(all, join(t, d, fmt.Sprint(i), fed(feed)))
 						sleep(time.Second)
 					}
 					for i := range 4 {
@@ -834,11 +775,7 @@ func TestRule11BackAfterRequestsHang(t *testing.T) {
 				d := memory.NewDecider()
 				var all []*member
 				for i := range 3 {
-					all = append(all, join(t, d, fmt.Sprint(i), func(c *config) {
-						if !feed {
-							polled(c)
-						}
-					}))
+					all = append(all, join(t, d, fmt.Sprint(i), fed(feed)))
 					sleep(time.Second)
 				}
 				for _, m := range all {
@@ -904,17 +841,12 @@ type crowd struct {
 
 // join starts a candidate.
 func (w *crowd) join(t *testing.T, id string, decider le.RaceDecider) {
-	ctx, cancel := context.WithCancel(t.Context())
-	c, err := le.Config{
+	c, _ := start(t, le.Config{
 		Decider: decider, LeaderID: id, TermLength: T, MaxClockSkew: S,
 		Logger:    slog.New(slog.DiscardHandler),
 		OnElected: func(ctx context.Context, _ *le.TimeView) { <-ctx.Done() },
 		Trace:     w.trace(),
-	}.Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cancel(); <-c.Done() })
+	})
 	w.members = append(w.members, c)
 }
 

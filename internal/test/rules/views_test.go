@@ -422,31 +422,18 @@ func (c *telling) Now() time.Time {
 // Rule 13, with a clock that tells of its jumps: a leader's ctx ends at once when the clock jumps past the end
 // of the view.
 func TestRule13JumpsAreTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		clock := &telling{Offset: clocks.NewOffset(nil, 0)}
-		elected := make(chan context.Context, 1)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		c, err := le.Config{
-			Decider: memory.New(nil), LeaderID: "a", TermLength: 10 * time.Minute, ClockPolicy: le.SharedClock, Clock: clock,
-			OnElected: func(ctx context.Context, _ *le.TimeView) { elected <- ctx },
-		}.Start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		leader := <-elected
-		synctest.Wait()
+		_, a := leader(t, on(clock), stayOn, func(c *config) { c.TermLength = 10 * time.Minute })
 		_, jumped := clock.look()
-		time.Sleep(4*time.Minute + time.Second/2)
-		synctest.Wait()
+		sleep(4*time.Minute + time.Second/2)
 		clock.Set(time.Hour)
 		jumped()
 		synctest.Wait()
-		if leader.Err() == nil {
+		if a.leadership(t, 0).ctx.Err() == nil {
 			t.Error("the clock has jumped past the end of the view, and the leader's ctx goes on")
 		}
-		cancel()
-		_ = c.Wait() // it was cancelled
+		a.quit()
 		if _, f := clock.look(); f != nil {
 			t.Error("the campaign is over, and still asks for jumps")
 		}
