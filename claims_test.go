@@ -218,7 +218,6 @@ func TestLeaseRule3Claim(t *testing.T) {
 		"patience, a request is none":  {learns: []learned{{d: s, of: held(3, 0, until(far))}, {d: 8 * s, of: asked(held(3, 0, until(far)), "b")}}, want: s + 2*tT, marked: true},
 		"patience for one term":        {learns: []learned{{d: s, of: held(3, 0, until(far))}, {d: 8 * s, of: held(3, 7*s, extended(1))}}, want: 7*s + tT + tS},
 		"patience, of a longer term":   {learns: []learned{{d: 0, of: held(3, 0, ofTerm(4*tT), until(4*tT))}, {d: s, of: held(4, s, until(far))}}, want: s + 8*tT, marked: true},
-		"a hold that is over":          {learns: []learned{{d: 0, of: vacant(3, hold(1), until(0))}}, want: tS + 1},
 	})
 }
 
@@ -248,7 +247,6 @@ func TestLeaseRule4Measured(t *testing.T) {
 		"mistrust, the dead":         {set: func(l *lease) { mistrusts(l); isDead("i3")(l) }, learns: []learned{{d: s, of: held(3, 0)}}, want: s, marked: true},
 		"mistrust, a hold to come":   {set: func(l *lease) { mistrusts(l); l.hold = 1 }, learns: []learned{{d: s, of: vacant(3)}}, want: never},
 		"mistrust that ends in time": {set: func(l *lease) { mistrusts(l); l.bounded(0) }, learns: []learned{{d: s, of: vacant(3)}}, want: s},
-		"a term of no length":        {set: measured, learns: []learned{{d: s, of: held(3, 0, ofTerm(0))}}, want: s + tT + tD, marked: true},
 		"the shortest term":          {set: measured, learns: []learned{{d: s, of: held(3, 0, ofTerm(1))}}, want: s + 1 + tD, marked: true},
 	})
 }

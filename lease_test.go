@@ -40,6 +40,21 @@ func (p *play) begins(now instant, w wish, kind OpKind) *RaceEntry {
 	return p.issue(now, kind, fmt.Sprint("id", p.n), fmt.Sprint("a", p.n))
 }
 
+// written is a write that is answered at once.
+func (p *play) written(now instant, kind OpKind) *RaceEntry {
+	p.Helper()
+	r := lands(p.begins(now, leads, kind))
+	p.answers(r, wasWritten, now, now)
+	return r
+}
+
+// unanswered is a write that has failed.
+func (p *play) unanswered(now instant, kind OpKind) *RaceEntry {
+	p.Helper()
+	defer p.open(nil)
+	return p.begins(now, leads, kind)
+}
+
 // lands gives the write its version. With a stamp, the store tells its time.
 func lands(r *RaceEntry, stamp ...time.Duration) *RaceEntry {
 	v := version{of: fmt.Sprint(*r)}
@@ -56,12 +71,22 @@ func (p *play) answers(r *RaceEntry, how source, began, now instant) { p.learn(r
 // reads is a read that takes no time.
 func (p *play) reads(r *RaceEntry, now instant) { p.learn(r, wasRead, now, now) }
 
-// elected has the lease win a vacant record by a write that began at 0.
-func elected(t *testing.T, change ...func(*policy)) (*play, *RaceEntry) {
+func measures(p *policy) { p.measured, p.checked = true, false }
+
+func holding(d time.Duration) func(*policy) { return func(p *policy) { p.hold = d } }
+
+// acquiring has the lease begin to acquire a vacant record at 0.
+func acquiring(t *testing.T, change ...func(*policy)) (*play, *RaceEntry) {
 	t.Helper()
 	p := newPlay(t, change...)
 	p.reads(vacant(3), at(0))
-	won := p.begins(at(0), leads, OpAcquire)
+	return p, p.begins(at(0), leads, OpAcquire)
+}
+
+// elected has the lease win that record.
+func elected(t *testing.T, change ...func(*policy)) (*play, *RaceEntry) {
+	t.Helper()
+	p, won := acquiring(t, change...)
 	p.answers(lands(won), wasWritten, at(0), at(0))
 	if p.lead == nil {
 		t.Fatalf("it does not lead: %v", p.ended)
@@ -119,12 +144,11 @@ func TestLeaseRule1Term(t *testing.T) {
 		},
 		"nor by a later attempt": func(t *testing.T) {
 			p, won := elected(t)
-			lost := p.begins(at(tT/2), leads, OpExtend)
-			p.open(nil)
+			lost := p.unanswered(at(tT/2), OpExtend)
 			p.reads(won, at(tT/2+1))
 			now := off(tT/2+tS, -time.Hour)
-			r := p.begins(now, leads, OpExtend)
-			if p.answers(lands(r), wasWritten, now, now); !r.TermExpiry.Equal(lost.TermExpiry) {
+			r := p.written(now, OpExtend)
+			if !r.TermExpiry.Equal(lost.TermExpiry) {
 				t.Errorf("%+v after %+v", r, lost)
 			}
 			if v := p.lead.view; v.live(off(tT/2+tT-tS, -time.Hour)) || !v.live(off(tT/2+tT-tS-1, -time.Hour)) {
@@ -132,7 +156,7 @@ func TestLeaseRule1Term(t *testing.T) {
 			}
 		},
 		"marked records differ by it": func(t *testing.T) {
-			p, won := elected(t, func(p *policy) { p.measured, p.checked = true, false })
+			p, won := elected(t, measures)
 			w := wish{lead: true, keep: true, extend: tS / 4}
 			r := p.begins(off(tS/4, -tS/2), w, OpExtend) // the clock was set back by less than the allowance
 			if !won.Unsynchronized || !r.Unsynchronized || !r.TermExpiry.Equal(won.TermExpiry.Add(1)) {
@@ -141,8 +165,7 @@ func TestLeaseRule1Term(t *testing.T) {
 		},
 		"every write has another Extension and WriteID": func(t *testing.T) {
 			p, won := elected(t)
-			one := p.begins(at(tT/2), leads, OpExtend)
-			p.open(nil)
+			one := p.unanswered(at(tT/2), OpExtend)
 			p.reads(won, at(tT/2+1))
 			two := p.begins(at(tT/2+1), leads, OpExtend)
 			if one.Extension != 1 || two.Extension != 2 || one.WriteID == two.WriteID || one.Incarnation != won.Incarnation || two.ElectionNumber != won.ElectionNumber {
@@ -158,11 +181,10 @@ func TestLeaseRule1Term(t *testing.T) {
 		},
 		"nor behind what was asked for and is not answered": func(t *testing.T) {
 			p, won := elected(t)
-			one := p.begins(at(tT/2), leads, OpExtend)
-			p.open(nil)
+			one := p.unanswered(at(tT/2), OpExtend)
 			p.reads(won, at(tT/2))
-			two := p.begins(off(tT/2+1, -tS), leads, OpExtend)
-			if p.answers(lands(two), wasWritten, off(tT/2+1, -tS), off(tT/2+1, -tS)); !two.TermExpiry.Equal(one.TermExpiry) {
+			two := p.written(off(tT/2+1, -tS), OpExtend)
+			if !two.TermExpiry.Equal(one.TermExpiry) {
 				t.Errorf("%+v after %+v", two, one)
 			}
 			p.liveUntil(tT/2 + tT - tS)
@@ -195,9 +217,7 @@ func TestLeaseRule2View(t *testing.T) {
 			p.endedBy(ErrExpired)
 		},
 		"S before the term, counted from before the write": func(t *testing.T) {
-			p := newPlay(t)
-			p.reads(vacant(3), at(0))
-			won := p.begins(at(0), leads, OpAcquire)
+			p, won := acquiring(t)
 			p.answers(lands(won), wasWritten, at(0), at(2*time.Second))
 			p.liveUntil(tT - tS)
 		},
@@ -220,9 +240,7 @@ func TestLeaseRule2View(t *testing.T) {
 			p.endedBy(ErrExpired)
 		},
 		"an answer that is too late begins none": func(t *testing.T) {
-			p := newPlay(t)
-			p.reads(vacant(3), at(0))
-			won := p.begins(at(0), leads, OpAcquire)
+			p, won := acquiring(t)
 			p.answers(lands(won), wasWritten, at(0), at(tT-tS))
 			if p.lead != nil {
 				t.Error("it leads by a view that is over")
@@ -236,34 +254,27 @@ func TestLeaseRule2View(t *testing.T) {
 		},
 		"an answer moves it": func(t *testing.T) {
 			p, _ := elected(t)
-			r := p.begins(at(tT/2), leads, OpExtend)
-			p.answers(lands(r), wasWritten, at(tT/2), at(tT/2))
+			p.written(at(tT/2), OpExtend)
 			p.liveUntil(tT/2 + tT - tS)
 		},
 		"an earlier attempt that has landed moves it": func(t *testing.T) {
 			p, won := elected(t)
-			one := p.begins(at(tT/2), leads, OpExtend)
-			p.open(nil)
+			one := p.unanswered(at(tT/2), OpExtend)
 			p.reads(won, at(tT/2))
-			p.begins(at(tT/2+tS), leads, OpExtend)
-			p.open(nil)
+			p.unanswered(at(tT/2+tS), OpExtend)
 			p.reads(lands(one), at(tT/2+tS))
 			p.liveUntil(tT/2 + tT - tS)
 		},
 		"an older write of its own does not move it back": func(t *testing.T) {
 			p, won := elected(t)
-			one := p.begins(at(tT/2), leads, OpExtend)
-			p.open(nil)
+			one := p.unanswered(at(tT/2), OpExtend)
 			p.reads(won, at(tT/2))
-			two := p.begins(at(tT/2+tS), leads, OpExtend)
-			p.answers(lands(two), wasWritten, at(tT/2+tS), at(tT/2+tS))
+			p.written(at(tT/2+tS), OpExtend)
 			p.reads(lands(one), at(tT/2+tS))
 			p.liveUntil(tT/2 + tT)
 		},
 		"a feed neither begins nor moves it": func(t *testing.T) {
-			p := newPlay(t)
-			p.reads(vacant(3), at(0))
-			won := p.begins(at(0), leads, OpAcquire)
+			p, won := acquiring(t)
 			if p.answers(lands(won), wasPushed, at(0), at(0)); p.lead != nil {
 				t.Fatal("it leads by what a feed tells")
 			}
@@ -275,7 +286,7 @@ func TestLeaseRule2View(t *testing.T) {
 			p.due(at(tT/2), leads, OpRead)
 		},
 		"measured: what was lost to a suspend counts, though the clock is set back later": func(t *testing.T) {
-			p, _ := elected(t, func(p *policy) { p.measured, p.checked = true, false })
+			p, _ := elected(t, measures)
 			p.look(off(tS, 5*time.Second)) // five seconds on the wall clock alone
 			if v := p.lead.view; !v.live(off(tT-tS-5*time.Second-1, 5*time.Second)) || v.live(off(tT-tS-5*time.Second, 4500*time.Millisecond)) {
 				t.Errorf("%+v", v)
@@ -285,9 +296,7 @@ func TestLeaseRule2View(t *testing.T) {
 		},
 		"measured: a suspend while the acquisition is out, though the clock is set back later": func(t *testing.T) {
 			for _, ahead := range []time.Duration{5 * time.Second, -5 * time.Second} { // by -5 s it would hide a suspend
-				p := newPlay(t, func(p *policy) { p.measured, p.checked = true, false })
-				p.reads(vacant(3), at(0))
-				won := p.begins(at(0), leads, OpAcquire)
+				p, won := acquiring(t, measures)
 				p.look(off(tS, ahead))
 				if p.answers(lands(won), wasWritten, at(0), off(2*tS, tS/2)); p.lead != nil {
 					t.Errorf("it leads by %+v", p.lead.view)
@@ -295,7 +304,7 @@ func TestLeaseRule2View(t *testing.T) {
 			}
 		},
 		"measured: a set-back within the allowance brings it forward": func(t *testing.T) {
-			p, _ := elected(t, func(p *policy) { p.measured, p.checked = true, false })
+			p, _ := elected(t, measures)
 			if v := p.lead.view; !v.live(off(1, -tD)) || v.live(off(1, -tD-1)) {
 				t.Error("set back by more than the allowance, it must not go on, even if nobody has looked")
 			}
@@ -305,11 +314,6 @@ func TestLeaseRule2View(t *testing.T) {
 			if v := p.lead.view; v.live(off(0, tT-tS-1800*time.Millisecond)) || !v.live(off(0, tT-tS-2800*time.Millisecond)) {
 				t.Errorf("%+v", v)
 			}
-		},
-		"the call that is due then is not an extension": func(t *testing.T) {
-			p, _ := elected(t)
-			p.due(at(tT-tS), leads, OpAcquire)
-			p.endedBy(ErrExpired)
 		},
 		"the alarm is set for its end, by either clock, or for its extension": func(t *testing.T) {
 			p, _ := elected(t)
@@ -333,9 +337,7 @@ func TestLeaseRule2View(t *testing.T) {
 			}
 		},
 		"measured: a suspend counts from when it may have won": func(t *testing.T) {
-			p := newPlay(t, func(p *policy) { p.measured, p.checked = true, false })
-			p.reads(vacant(3), at(0))
-			won := p.begins(at(0), leads, OpAcquire)
+			p, won := acquiring(t, measures)
 			if !p.measuring(at(tT-tS-1)) || p.measuring(at(tT-tS)) {
 				t.Error("not as long as its view could be")
 			}
@@ -346,8 +348,8 @@ func TestLeaseRule2View(t *testing.T) {
 			if p.answers(lands(won), wasWritten, at(0), at(1)); p.measuring(at(1)) {
 				t.Error("of a write that has its answer")
 			}
-			r := p.begins(at(tT/2), leads, OpExtend)
-			if p.answers(lands(r), wasWritten, at(tT/2), at(tT/2)); p.measuring(at(tT / 2)) {
+			p.written(at(tT/2), OpExtend)
+			if p.measuring(at(tT / 2)) {
 				t.Error("of an extension that has its answer")
 			}
 			if p, _ := elected(t); p.measuring(at(1)) {
@@ -355,16 +357,14 @@ func TestLeaseRule2View(t *testing.T) {
 			}
 		},
 		"measured: each nanosecond counts": func(t *testing.T) {
-			p, _ := elected(t, func(p *policy) { p.measured, p.checked = true, false })
+			p, _ := elected(t, measures)
 			p.look(off(1, 1))
 			if v := p.lead.view; v.live(at(tT-tS-1)) || !v.live(at(tT-tS-2)) {
 				t.Errorf("%+v", v)
 			}
 		},
 		"measured: a set-back by more ends it, though the clock is set right before the answer": func(t *testing.T) {
-			p := newPlay(t, func(p *policy) { p.measured, p.checked = true, false })
-			p.reads(vacant(3), at(0))
-			won := p.begins(at(0), leads, OpAcquire)
+			p, won := acquiring(t, measures)
 			p.look(off(1, -tD-1))
 			if p.answers(lands(won), wasWritten, at(0), at(2)); p.lead != nil {
 				t.Error("it leads")
@@ -372,7 +372,7 @@ func TestLeaseRule2View(t *testing.T) {
 		},
 		"measured: a set-back by the allowance is within it": func(t *testing.T) {
 			for back, lives := range map[time.Duration]bool{tD: true, tD + 1: false} {
-				p, _ := elected(t, func(p *policy) { p.measured, p.checked = true, false })
+				p, _ := elected(t, measures)
 				if p.lead.view.live(off(tS, -back)) != lives {
 					t.Errorf("set back by %v, it lives: %t", back, !lives)
 				}
@@ -424,7 +424,7 @@ func TestLeaseRule5AcquisitionWrites(t *testing.T) {
 			p.due(at(tT+2*tS), leads, OpRead)
 		},
 		"and a measured wait from its answer": func(t *testing.T) {
-			p := newPlay(t, func(p *policy) { p.measured, p.checked = true, false })
+			p := newPlay(t, measures)
 			p.learn(held(3, 0), wasRead, at(0), at(3*tS))
 			p.due(at(3*tS+tT+tD-1), leads, "")
 			p.due(at(3*tS+tT+tD), leads, OpRead)
@@ -453,8 +453,7 @@ func TestLeaseRule5AcquisitionWrites(t *testing.T) {
 		},
 		"however late, though it is not answered": func(t *testing.T) {
 			p, won := elected(t)
-			p.begins(at(3*tT), leads, OpAcquire)
-			p.open(nil)
+			p.unanswered(at(3*tT), OpAcquire)
 			p.reads(won, at(3*tT+1))
 			if r := p.begins(at(3*tT+1), leads, OpAcquire); r.Incarnation != won.Incarnation {
 				t.Errorf("%+v after %+v", r, won)
@@ -590,8 +589,7 @@ func TestLeaseRule6QuietOfASetBack(t *testing.T) {
 			p := newPlay(t)
 			p.reads(held(5, -time.Hour), at(-1))
 			p.reads(vacant(3), at(0))
-			r := p.begins(at(0), leads, OpAcquire)
-			p.answers(lands(r), wasWritten, at(0), at(0))
+			p.written(at(0), OpAcquire)
 			p.due(at(tT+tD-1), wish{}, "")
 			p.due(at(tT+tD), wish{}, OpRelease)
 		},
@@ -599,7 +597,7 @@ func TestLeaseRule6QuietOfASetBack(t *testing.T) {
 			p := newPlay(t)
 			p.reads(held(5, -time.Hour), at(-1))
 			p.reads(held(5, -time.Hour, by("other")), at(0))
-			p.answers(lands(p.begins(at(0), leads, OpAcquire)), wasWritten, at(0), at(0))
+			p.written(at(0), OpAcquire)
 			if p.lead != nil {
 				t.Error("it leads")
 			}
@@ -612,25 +610,23 @@ func TestLeaseRule6QuietOfASetBack(t *testing.T) {
 			p.begins(at(0), leads, OpAcquire)
 			p.open(vacant(3))
 			p.reads(held(5, -time.Hour), at(1))
-			p.answers(lands(p.begins(at(1), leads, OpAcquire)), wasWritten, at(1), at(1))
+			p.written(at(1), OpAcquire)
 			p.liveUntil(1 + tT - tS)
 		},
 		"a rumour of one's own that is undone is not known": func(t *testing.T) {
-			p := newPlay(t)
-			p.reads(vacant(3), at(0))
-			r := p.begins(at(0), leads, OpAcquire)
+			p, r := acquiring(t)
 			p.open(nil)
 			p.answers(lands(r), wasPushed, at(0), at(0))
 			p.reads(vacant(3), at(1))
-			p.answers(lands(p.begins(at(1), leads, OpAcquire)), wasWritten, at(1), at(1))
+			p.written(at(1), OpAcquire)
 			p.liveUntil(1 + tT - tS)
 		},
 		"to another state of the same order": func(t *testing.T) {
 			p := newPlay(t)
 			p.reads(vacant(3), at(-1))
 			p.reads(vacant(3, by("y")), at(0))
-			r := p.begins(at(0), leads, OpAcquire)
-			if p.answers(lands(r), wasWritten, at(0), at(0)); p.lead != nil {
+			p.written(at(0), OpAcquire)
+			if p.lead != nil {
 				t.Error("it leads")
 			}
 			p.due(at(tT+tD-1), leads, "")
@@ -643,8 +639,7 @@ func TestLeaseRule7Open(t *testing.T) {
 	rows{
 		"a read comes before any other write, and confirms": func(t *testing.T) {
 			p, _ := elected(t)
-			r := p.begins(at(tT/2), leads, OpExtend)
-			p.open(nil)
+			r := p.unanswered(at(tT/2), OpExtend)
 			p.due(at(tT/2+1), leads, OpRead)
 			p.reads(lands(r), at(tT/2+2))
 			p.liveUntil(tT/2 + tT - tS)
@@ -652,16 +647,13 @@ func TestLeaseRule7Open(t *testing.T) {
 		},
 		"or shows that it did not happen": func(t *testing.T) {
 			p, won := elected(t)
-			p.begins(at(tT/2), leads, OpExtend)
-			p.open(nil)
+			p.unanswered(at(tT/2), OpExtend)
 			p.reads(won, at(tT/2+2))
 			p.liveUntil(tT - tS)
 			p.due(at(tT/2+2), leads, OpExtend)
 		},
 		"an acquisition": func(t *testing.T) {
-			p := newPlay(t)
-			p.reads(vacant(3), at(0))
-			won := p.begins(at(0), leads, OpAcquire)
+			p, won := acquiring(t)
 			p.open(nil)
 			p.due(at(1), leads, OpRead)
 			if p.stake() != time.Hour+tT-tS {
@@ -680,9 +672,7 @@ func TestLeaseRule7Open(t *testing.T) {
 			p.due(at(3), wish{}, OpRelease)
 		},
 		"a stale read does not settle it for who leaves": func(t *testing.T) {
-			p := newPlay(t)
-			p.reads(vacant(3), at(0))
-			won := p.begins(at(0), leads, OpAcquire)
+			p, won := acquiring(t)
 			p.open(nil)
 			p.reads(vacant(3), at(1))
 			if !p.holds(at(1)) {
@@ -706,8 +696,7 @@ func TestLeaseRule7Open(t *testing.T) {
 		},
 		"an extension, when the view is over": func(t *testing.T) {
 			p, _ := elected(t)
-			r := p.begins(at(tT/2), leads, OpExtend)
-			p.open(nil)
+			r := p.unanswered(at(tT/2), OpExtend)
 			if p.look(at(tT)); p.lead != nil || !p.holds(at(tT)) || p.holds(at(tT/2+tT)) {
 				t.Error("it may have landed, for a term from when it began")
 			}
@@ -716,9 +705,7 @@ func TestLeaseRule7Open(t *testing.T) {
 			p.due(at(tT), wish{}, OpRelease)
 		},
 		"nothing is held when a term is over, or another has the record": func(t *testing.T) {
-			p := newPlay(t)
-			p.reads(vacant(3), at(0))
-			p.begins(at(0), leads, OpAcquire)
+			p, _ := acquiring(t)
 			p.open(nil)
 			if !p.holds(at(tT-1)) || p.holds(at(tT)) {
 				t.Error("for a term from when it began")
@@ -733,9 +720,7 @@ func TestLeaseRule7Open(t *testing.T) {
 			}
 		},
 		"an operator's request on it shows that it happened": func(t *testing.T) {
-			p := newPlay(t)
-			p.reads(vacant(3), at(0))
-			won := p.begins(at(0), leads, OpAcquire)
+			p, won := acquiring(t)
 			p.open(nil)
 			p.reads(asked(lands(won), "c"), at(1))
 			if p.liveUntil(tT - tS); p.lead.asked != "c" {
@@ -743,7 +728,7 @@ func TestLeaseRule7Open(t *testing.T) {
 			}
 		},
 		"who is refused as it begins leaves no Hold": func(t *testing.T) {
-			p, _ := elected(t, func(p *policy) { p.hold = time.Minute })
+			p, _ := elected(t, holding(time.Minute))
 			p.refuse(ErrResigned)
 			if r := p.begins(at(1), wish{}, OpRelease); r.Hold != 0 {
 				t.Errorf("%+v", r)
@@ -764,9 +749,7 @@ func TestLeaseRule7Open(t *testing.T) {
 			p.due(at(2), leads, OpAcquire)
 		},
 		"over the newest, once": func(t *testing.T) {
-			p := newPlay(t)
-			p.reads(vacant(3), at(0))
-			p.begins(at(0), leads, OpAcquire)
+			p, _ := acquiring(t)
 			p.open(vacant(3))
 			p.due(at(1), leads, OpRead)
 			p.reads(vacant(3), at(1))
@@ -774,29 +757,23 @@ func TestLeaseRule7Open(t *testing.T) {
 		},
 		"either of two may have happened": func(t *testing.T) {
 			p, won := elected(t)
-			one := p.begins(at(tT/2), leads, OpExtend)
-			p.open(nil)
+			one := p.unanswered(at(tT/2), OpExtend)
 			p.reads(won, at(tT/2+1))
-			p.begins(at(tT/2+1), leads, OpExtend)
-			p.open(nil)
+			p.unanswered(at(tT/2+1), OpExtend)
 			p.reads(lands(one), at(tT/2+2))
 			p.liveUntil(tT/2 + tT - tS)
 		},
 		"and is its own, as long as others wait for it": func(t *testing.T) {
 			p, late := newPlay(t), at(tT-tS/2)
 			p.reads(vacant(3), at(0))
-			one := p.begins(at(0), leads, OpAcquire)
-			p.open(nil)
+			one := p.unanswered(at(0), OpAcquire)
 			p.reads(vacant(3), late)
-			p.begins(late, leads, OpAcquire)
-			p.open(nil)
+			p.unanswered(late, OpAcquire)
 			p.reads(lands(one), late)
 			p.due(late, leads, OpAcquire)
 		},
 		"the alarm is set for when it is nothing any more": func(t *testing.T) {
-			p := newPlay(t)
-			p.reads(vacant(3), at(0))
-			p.begins(at(0), leads, OpAcquire)
+			p, _ := acquiring(t)
 			p.open(nil)
 			for now, want := range map[time.Duration]time.Duration{1: tT - 1, tT: time.Hour} {
 				a := newAlarm(at(now))
@@ -815,8 +792,7 @@ func TestLeaseRule7Open(t *testing.T) {
 		"what was begun over a pushed vacancy": func(t *testing.T) {
 			p := newPlay(t)
 			p.answers(vacant(3), wasPushed, at(0), at(0))
-			p.begins(at(0), leads, OpAcquire)
-			p.open(nil)
+			p.unanswered(at(0), OpAcquire)
 			p.due(at(1), wish{}, OpRead)
 		},
 	}.run(t)
@@ -865,8 +841,7 @@ func TestLeaseRule8Loss(t *testing.T) {
 		},
 		"another of the same number, though older than its extension": func(t *testing.T) {
 			p, won := elected(t)
-			r := p.begins(at(tT/2), leads, OpExtend)
-			p.answers(lands(r), wasWritten, at(tT/2), at(tT/2))
+			p.written(at(tT/2), OpExtend)
 			p.reads(held(won.ElectionNumber, 0), at(tT/2))
 			p.endedBy(ErrOusted)
 		},
@@ -893,8 +868,7 @@ func TestLeaseRule8Loss(t *testing.T) {
 		},
 		"an extension that was overtaken is nothing new": func(t *testing.T) {
 			p, won := elected(t)
-			r := p.begins(at(tT/2), leads, OpExtend)
-			p.answers(lands(r), wasWritten, at(tT/2), at(tT/2))
+			p.written(at(tT/2), OpExtend)
 			p.reads(won, at(tT/2+1)) // a replica that lags
 			p.liveUntil(tT/2 + tT - tS)
 		},
@@ -921,13 +895,6 @@ func TestLeaseRule8Loss(t *testing.T) {
 			if p.answers(lands(r, tT+tD+tT/2+1), wasWritten, now, now); p.lead == nil || p.mistrust || !r.Unsynchronized {
 				t.Errorf("%v, mistrust %t, %+v", p.ended, p.mistrust, r)
 			}
-		},
-		"another of the same number, from before an extension": func(t *testing.T) {
-			p, won := elected(t)
-			r := p.begins(at(tT/2), leads, OpExtend)
-			p.answers(lands(r), wasWritten, at(tT/2), at(tT/2))
-			p.reads(held(won.ElectionNumber, tS), at(tT/2)) // the store was set back, and another has acquired
-			p.endedBy(ErrOusted)
 		},
 		"over one whose term is over": func(t *testing.T) {
 			p, _ := elected(t)
@@ -1020,7 +987,7 @@ func TestLeaseRule9Leave(t *testing.T) {
 			}
 		},
 		"a Hold outlives the release": func(t *testing.T) {
-			p, won := elected(t, func(p *policy) { p.hold = time.Minute })
+			p, won := elected(t, holding(time.Minute))
 			p.reads(asked(won, "c"), at(1))
 			p.leave(ErrResigned)
 			r := p.begins(at(tS), wish{}, OpRelease)
@@ -1032,33 +999,31 @@ func TestLeaseRule9Leave(t *testing.T) {
 			p.due(at(time.Minute+tS), leads, OpRead)
 		},
 		"it begins with the acquisition, however late the answer": func(t *testing.T) {
-			p := newPlay(t, func(p *policy) { p.hold = time.Minute })
-			p.reads(vacant(3), at(0))
-			p.answers(lands(p.begins(at(0), leads, OpAcquire)), wasWritten, at(0), at(2*tS))
+			p, won := acquiring(t, holding(time.Minute))
+			p.answers(lands(won), wasWritten, at(0), at(2*tS))
 			p.leave(ErrResigned)
 			if r := p.begins(at(3*tS), wish{}, OpRelease); r.Hold != time.Minute-3*tS {
 				t.Errorf("%+v", r)
 			}
 		},
 		"a later leadership that begins nothing ends none": func(t *testing.T) {
-			p, _ := elected(t, func(p *policy) { p.hold = time.Minute })
+			p, _ := elected(t, holding(time.Minute))
 			p.look(at(tT))
-			r := p.begins(at(tT), leads, OpAcquire)
-			p.answers(lands(r), wasWritten, at(tT), at(tT))
+			p.written(at(tT), OpAcquire)
 			p.refuse(ErrResigned)
 			if r := p.begins(at(tT+tS), wish{}, OpRelease); r.Hold != time.Minute-tT-tS {
 				t.Errorf("%+v", r)
 			}
 		},
 		"and bears no mark, though its clock is wrong": func(t *testing.T) {
-			p, _ := elected(t, func(p *policy) { p.hold = time.Minute })
+			p, _ := elected(t, holding(time.Minute))
 			p.bounded(time.Hour)
 			if r := p.begins(at(tS), leads, OpRelease); r.Hold != time.Minute-tS || r.Unsynchronized {
 				t.Errorf("%+v", r)
 			}
 		},
 		"a job that was not begun has none": func(t *testing.T) {
-			p, _ := elected(t, func(p *policy) { p.hold = time.Minute })
+			p, _ := elected(t, holding(time.Minute))
 			p.dropHold()
 			if r := p.begins(at(tT/2), leads, OpExtend); r.Hold != 0 {
 				t.Errorf("%+v", r)
@@ -1067,28 +1032,21 @@ func TestLeaseRule9Leave(t *testing.T) {
 			if r := p.vacancy(at(tT / 2)); r.Hold != 0 {
 				t.Errorf("%+v", r)
 			}
-			p, _ = elected(t, func(p *policy) { p.hold = time.Minute })
+			p, _ = elected(t, holding(time.Minute))
 			p.leave(ErrResigned)
 			p.dropHold()
 			if r := p.vacancy(at(tT / 2)); r.Hold != 0 {
 				t.Errorf("dropped when it had left: %+v", r)
 			}
 		},
-		"one that comes late comes with the release": func(t *testing.T) {
-			p, won := elected(t, func(p *policy) { p.hold, p.holdsLate = time.Minute, true })
-			p.leave(ErrResigned)
-			if r := p.begins(at(tS), wish{}, OpRelease); won.Hold != 0 || r.Hold != time.Minute-tS {
-				t.Errorf("%+v, then %+v", won, r)
-			}
-		},
 		"an extension has one until S after its end": func(t *testing.T) {
-			p, _ := elected(t, func(p *policy) { p.hold = tT / 2 })
+			p, _ := elected(t, holding(tT/2))
 			if r := p.begins(at(tT/2+tS-1), leads, OpExtend); r.Hold != 1 {
 				t.Errorf("%+v", r)
 			}
 		},
 		"a vacancy is dated by one's own clock": func(t *testing.T) {
-			p, _ := elected(t, func(p *policy) { p.hold = time.Minute })
+			p, _ := elected(t, holding(time.Minute))
 			p.leave(ErrResigned)
 			p.offset = time.Hour // by a stamp of the store
 			if r := p.begins(at(tS), wish{}, OpRelease); !r.TermExpiry.Equal(zero.Add(tS)) {
@@ -1096,7 +1054,7 @@ func TestLeaseRule9Leave(t *testing.T) {
 			}
 		},
 		"and one that is over lasts for S": func(t *testing.T) {
-			p, _ := elected(t, func(p *policy) { p.hold = 1 })
+			p, _ := elected(t, holding(1))
 			p.leave(ErrResigned)
 			for d, want := range map[time.Duration]time.Duration{1: 1, tS: 1, tS + 1: 0} {
 				if r := p.vacancy(at(d)); r.Hold != want {
@@ -1105,7 +1063,7 @@ func TestLeaseRule9Leave(t *testing.T) {
 			}
 		},
 		"a vacancy is marked by who compares no clocks": func(t *testing.T) {
-			p, _ := elected(t, func(p *policy) { p.measured, p.checked = true, false })
+			p, _ := elected(t, measures)
 			p.leave(ErrResigned)
 			if r := p.begins(at(1), wish{}, OpRelease); !r.Unsynchronized {
 				t.Errorf("%+v", r)
@@ -1126,18 +1084,10 @@ func TestLeaseRule9Leave(t *testing.T) {
 		"a request that its own writes have overtaken is not heard": func(t *testing.T) {
 			p, won := elected(t)
 			for _, d := range []time.Duration{tT / 2, tT} {
-				r := p.begins(at(d), leads, OpExtend)
-				p.answers(lands(r), wasWritten, at(d), at(d))
+				p.written(at(d), OpExtend)
 			}
 			if p.reads(asked(won, "c"), at(tT)); p.lead.asked != "" {
 				t.Errorf("asked for %q", p.lead.asked)
-			}
-		},
-		"one to itself is granted": func(t *testing.T) {
-			p, won := elected(t)
-			p.reads(asked(won, "a"), at(1))
-			if r := p.begins(at(tT/2), leads, OpExtend); r.Successor != "" || p.lead.asked != "" {
-				t.Errorf("%+v, asked for %q", r, p.lead.asked)
 			}
 		},
 		"one on a record that it puts its own over is not for it": func(t *testing.T) {
@@ -1150,8 +1100,7 @@ func TestLeaseRule9Leave(t *testing.T) {
 		"nor one on the record of its last leadership": func(t *testing.T) {
 			p, won := elected(t)
 			p.leave(ErrResigned)
-			r := p.begins(at(1), leads, OpAcquire)
-			p.answers(lands(r), wasWritten, at(1), at(1))
+			p.written(at(1), OpAcquire)
 			p.reads(asked(won, "c"), at(2)) // the store was set back
 			if r := p.begins(at(tT/2+1), leads, OpExtend); r.Successor != "" {
 				t.Errorf("%+v", r)
@@ -1159,7 +1108,7 @@ func TestLeaseRule9Leave(t *testing.T) {
 		},
 		"unless it is given up, by the leader or after": func(t *testing.T) {
 			for _, leads := range []bool{true, false} {
-				p, begin := newPlay(t, func(p *policy) { p.hold = time.Minute }), instant{wall: zero}
+				p, begin := newPlay(t, holding(time.Minute)), instant{wall: zero}
 				p.reads(vacant(3), begin)
 				p.answers(lands(p.begins(begin, wish{lead: true}, OpAcquire)), wasWritten, begin, begin)
 				if leads {
@@ -1174,15 +1123,14 @@ func TestLeaseRule9Leave(t *testing.T) {
 			}
 		},
 		"an extension has what is left of it": func(t *testing.T) {
-			p, _ := elected(t, func(p *policy) { p.hold = time.Minute })
+			p, _ := elected(t, holding(time.Minute))
 			if r := p.begins(at(tT/2), leads, OpExtend); r.Hold != time.Minute-tT/2-tT {
 				t.Errorf("%v", r.Hold)
 			}
 		},
 		"one that begins with the release is in nothing before": func(t *testing.T) {
 			p, won := elected(t, func(p *policy) { p.hold, p.holdsLate = time.Minute, true })
-			r := p.begins(at(tT/2), leads, OpExtend)
-			p.answers(lands(r), wasWritten, at(tT/2), at(tT/2))
+			r := p.written(at(tT/2), OpExtend)
 			p.leave(ErrResigned)
 			if left := p.begins(at(tT/2), wish{}, OpRelease); won.Hold != 0 || r.Hold != 0 || left.Hold != time.Minute-tT/2 {
 				t.Errorf("%v, %v, then %v", won.Hold, r.Hold, left.Hold)
@@ -1190,7 +1138,7 @@ func TestLeaseRule9Leave(t *testing.T) {
 		},
 		"and by who mistrusts its clock, unless a Hold ends by it": func(t *testing.T) {
 			for hold, marked := range map[time.Duration]bool{0: true, time.Minute: false} {
-				p, _ := elected(t, func(p *policy) { p.hold = hold })
+				p, _ := elected(t, holding(hold))
 				p.bounded(time.Hour)
 				if r := p.begins(at(1), leads, OpRelease); r.Unsynchronized != marked {
 					t.Errorf("%+v", r)
@@ -1198,27 +1146,6 @@ func TestLeaseRule9Leave(t *testing.T) {
 			}
 		},
 	}.run(t)
-}
-
-// A leader wakes when it is to extend, and when its view ends, by either clock.
-func TestLeaseWakes(t *testing.T) {
-	for name, c := range map[string]struct {
-		now  instant
-		w    wish
-		want time.Duration
-	}{
-		"to extend":             {at(0), leads, tT / 2},
-		"which is due":          {at(tT / 2), leads, tT/2 - tS},
-		"which it is not to do": {at(tS), wish{lead: true, extend: tT / 2}, tT - 2*tS},
-		"by its wall clock":     {off(0, tT/2), wish{}, tT/2 - tS},
-		"by the other":          {off(0, -time.Minute), wish{}, tT - tS},
-	} {
-		p, _ := elected(t)
-		a := newAlarm(c.now)
-		if p.wake(&a, c.w); a.in != c.want {
-			t.Errorf("%s: in %v, want %v", name, a.in, c.want)
-		}
-	}
 }
 
 // A lease remembers no more writes than a term and a half have.

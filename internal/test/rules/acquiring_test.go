@@ -3,16 +3,15 @@
 package rules
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,28 +24,22 @@ import (
 // Rule 3: a challenger waits for TermExpiry + S by its own clock, its very first
 // attempt included.
 func TestRule03ChallengerWaitsOutTermAndSkew(t *testing.T) {
-	for _, name := range []string{"feed", "poll"} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				held := rival(7)
-				d.Replace(held)
-				adjust := func(c *config) {}
-				if name == "poll" {
-					adjust = polled
-				}
-				sleep(T - time.Second) // the record is old news when b arrives
-				b := join(t, d, "b", adjust)
-				sleep(time.Until(held.TermExpiry.Add(S)) - time.Nanosecond)
-				if n := len(b.opsSince(time.Time{}, le.OpAcquire)); n > 0 {
-					t.Fatalf("%d writes before TermExpiry + S", n)
-				}
-				sleep(spread)
-				b.leads(t)
-				if got := b.View().ElectionNumber(); got != 8 {
-					t.Fatalf("token %d, want 8", got)
-				}
-			})
+	for name, adjust := range styles {
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			held := rival(7)
+			d.Replace(held)
+			sleep(T - time.Second) // the record is old news when b arrives
+			b := join(t, d, "b", adjust)
+			sleep(time.Until(held.TermExpiry.Add(S)) - time.Nanosecond)
+			if n := len(b.opsSince(time.Time{}, le.OpAcquire)); n > 0 {
+				t.Fatalf("%d writes before TermExpiry + S", n)
+			}
+			sleep(spread)
+			b.leads(t)
+			if got := b.View().ElectionNumber(); got != 8 {
+				t.Fatalf("token %d, want 8", got)
+			}
 		})
 	}
 }
@@ -108,49 +101,45 @@ func TestRule10SuccessiveViewsNeverOverlap(t *testing.T) {
 		name     string
 		old, new time.Duration
 	}{{"slow leader, fast challenger", -S, S}, {"fast leader, slow challenger", S, -S}, {"no skew", 0, 0}} {
-		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				a := join(t, d, "a", func(cfg *config) { cfg.Clock = clocks.NewOffset(nil, c.old) })
+		scene(t, c.name, func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", func(cfg *config) { cfg.Clock = clocks.NewOffset(nil, c.old) })
+			synctest.Wait()
+			b := join(t, d, "b", func(cfg *config) { cfg.Clock = clocks.NewOffset(nil, c.new) })
+			sleep(20 * time.Second)
+			a.leads(t)
+			a.store.Inject(memory.LoseRequests())
+			view := a.View()
+			for !b.View().ValueInFuture() {
+				time.Sleep(10 * time.Millisecond)
 				synctest.Wait()
-				b := join(t, d, "b", func(cfg *config) { cfg.Clock = clocks.NewOffset(nil, c.new) })
-				sleep(20 * time.Second)
-				a.leads(t)
-				a.store.Inject(memory.LoseRequests())
-				view := a.View()
-				for !b.View().ValueInFuture() {
-					time.Sleep(10 * time.Millisecond)
-					synctest.Wait()
-					if b.View().ValueInFuture() && view.ValueInFuture() {
-						t.Fatal("two views are true at once")
-					}
+				if b.View().ValueInFuture() && view.ValueInFuture() {
+					t.Fatal("two views are true at once")
 				}
-				// a's view ended S before its TermExpiry by a's clock, b came S
-				// after it by b's.
-				trueEnd := view.Get().Add(-c.old)
-				gap := b.leadership(t, 0).from.Sub(trueEnd)
-				near(t, "the gap between the views", gap, 2*S+c.old-c.new+spread/2, spread/2)
-				if gap < 0 {
-					t.Fatalf("the views overlap by %v", -gap)
-				}
-			})
+			}
+			// a's view ended S before its TermExpiry by a's clock, b came S
+			// after it by b's.
+			trueEnd := view.Get().Add(-c.old)
+			gap := b.leadership(t, 0).from.Sub(trueEnd)
+			near(t, "the gap between the views", gap, 2*S+c.old-c.new+spread/2, spread/2)
+			if gap < 0 {
+				t.Fatalf("the views overlap by %v", -gap)
+			}
 		})
 	}
 }
 
 // Rule 5: a term that was over long before a candidate started is nobody else's to wait for.
 func TestRule05OverAtTheStart(t *testing.T) {
-	for name, how := range map[string]func(*config){"pushed": func(*config) {}, "polled": polled} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				e := rival(2)
-				e.TermExpiry = time.Now().Add(-time.Hour)
-				d.Replace(e)
-				a := join(t, d, "a", how)
-				synctest.Wait()
-				a.leads(t)
-			})
+	for name, how := range styles {
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			e := rival(2)
+			e.TermExpiry = time.Now().Add(-time.Hour)
+			d.Replace(e)
+			a := join(t, d, "a", how)
+			synctest.Wait()
+			a.leads(t)
 		})
 	}
 }
@@ -176,32 +165,30 @@ func TestRule20NumbersPastTheirEnd(t *testing.T) {
 		"extension 2^64-1":         func(e *le.RaceEntry) { e.Extension = math.MaxUint64 },
 		"extension 2^64-1, vacant": func(e *le.RaceEntry) { e.LeaderID, e.Extension = "", math.MaxUint64 },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := replaced(t, spoil)
-				before := *d.Entry()
-				for _, adjust := range []func(*config){func(*config) {}, polled, unsynchronized} {
-					a := join(t, d, "a", adjust)
-					err := a.Wait()
-					if !errors.Is(err, le.ErrPermanent) || !strings.Contains(err.Error(), "damaged") {
-						t.Errorf("Acquire: %v", err)
-					}
-					if a.count() > 0 {
-						t.Error("led")
-					}
+		scene(t, name, func(t *testing.T) {
+			d := replaced(t, spoil)
+			before := *d.Entry()
+			for _, adjust := range []func(*config){func(*config) {}, polled, unsynchronized} {
+				a := join(t, d, "a", adjust)
+				err := a.Wait()
+				if !errors.Is(err, le.ErrPermanent) || !strings.Contains(err.Error(), "damaged") {
+					t.Errorf("Acquire: %v", err)
 				}
-				for what, err := range map[string]error{
-					"Transfer": le.Transfer(t.Context(), d, "b"), "StepDown": le.StepDown(t.Context(), d, false),
-					"Watch": le.WatchConfig{Decider: d}.Watch(t.Context(), func(context.Context, le.RaceEntry) {}),
-				} {
-					if !errors.Is(err, le.ErrPermanent) {
-						t.Errorf("%s: %v", what, err)
-					}
+				if a.count() > 0 {
+					t.Error("led")
 				}
-				if after := *d.Entry(); after.ElectionNumber != before.ElectionNumber || after.Extension != before.Extension {
-					t.Errorf("%+v became %+v", before, after)
+			}
+			for what, err := range map[string]error{
+				"Transfer": le.Transfer(t.Context(), d, "b"), "StepDown": le.StepDown(t.Context(), d, false),
+				"Watch": le.WatchConfig{Decider: d}.Watch(t.Context(), func(context.Context, le.RaceEntry) {}),
+			} {
+				if !errors.Is(err, le.ErrPermanent) {
+					t.Errorf("%s: %v", what, err)
 				}
-			})
+			}
+			if after := *d.Entry(); after.ElectionNumber != before.ElectionNumber || after.Extension != before.Extension {
+				t.Errorf("%+v became %+v", before, after)
+			}
 		})
 	}
 	// The last number of all is nobody's: there is none after it.
@@ -209,22 +196,16 @@ func TestRule20NumbersPastTheirEnd(t *testing.T) {
 		d := replaced(t, func(e *le.RaceEntry) {
 			e.LeaderID, e.ElectionNumber, e.TermExpiry = "", le.MaxElectionNumber, time.Now()
 		})
-		a := join(t, d, "a", func(c *config) { c.Decider = noWrites{c.Decider, t} })
+		a := join(t, d, "a", faulty(func(op memory.Op) memory.Fault {
+			if op.Kind == memory.Write {
+				t.Errorf("the store was asked to write %+v", op.Entry)
+			}
+			return memory.Fault{}
+		}))
 		if err := a.Wait(); !errors.Is(err, le.ErrPermanent) || a.count() > 0 {
 			t.Errorf("%v, led %d times", err, a.count())
 		}
 	})
-}
-
-// noWrites is a store that must not be asked to write.
-type noWrites struct {
-	le.RaceDecider
-	t *testing.T
-}
-
-func (n noWrites) WriteEntry(_ context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
-	n.t.Errorf("the store was asked to write %+v", e)
-	return nil, le.ErrPermanent
 }
 
 // Rule 20: whatever durations and times are in a Config or in a record, no sum of them
@@ -237,97 +218,89 @@ func TestRule20Extremes(t *testing.T) {
 			t.Errorf("%s: %d times in %v, want at most %d", what, n, over, most)
 		}
 	}
-	t.Run("PollInterval", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			d := replaced(t, func(e *le.RaceEntry) { e.TermExpiry = time.Now().Add(time.Hour) })
-			late := func(c *config) { // nothing begins at zero, to which anything can be added
-				c.PollInterval = longest
-				c.Decider.(*memory.Decider).Inject(memory.LoseRequests().On(memory.Read).Times(1))
-				polled(c)
-			}
-			asked := 0
-			a := join(t, d, "a", late)
-			sick := join(t, memory.NewDecider(), "sick", late, func(c *config) {
-				c.Healthy = func(context.Context) error { asked++; return errors.New("sick") }
-			})
-			reads := 0
-			go func() {
-				handle := d.Handle()
-				handle.Inject(memory.LoseRequests().On(memory.Read).Times(1))
-				_ = le.WatchConfig{Decider: handle.Polled(), PollInterval: longest, Trace: &le.Trace{StoreOp: func(le.StoreOp) { reads++ }}}.
-					Watch(t.Context(), func(context.Context, le.RaceEntry) {})
-			}()
-			sleep(10 * time.Second)
-			calm(t, "reads", len(a.opsSince(time.Time{})), 10*time.Second)
-			calm(t, "reads of the sick", len(sick.opsSince(time.Time{})), 10*time.Second)
-			if asked == 0 {
-				t.Error("Healthy was not asked")
-			}
-			calm(t, "Watch's reads", reads, 10*time.Second)
-			calm(t, "Healthy", asked, 10*time.Second)
+	scene(t, "PollInterval", func(t *testing.T) {
+		d := replaced(t, func(e *le.RaceEntry) { e.TermExpiry = time.Now().Add(time.Hour) })
+		late := func(c *config) { // nothing begins at zero, to which anything can be added
+			c.PollInterval = longest
+			c.Decider.(*memory.Decider).Inject(memory.LoseRequests().On(memory.Read).Times(1))
+			polled(c)
+		}
+		asked := 0
+		a := join(t, d, "a", late)
+		sick := join(t, memory.NewDecider(), "sick", late, func(c *config) {
+			c.Healthy = func(context.Context) error { asked++; return errors.New("sick") }
 		})
+		reads := 0
+		go func() {
+			handle := d.Handle()
+			handle.Inject(memory.LoseRequests().On(memory.Read).Times(1))
+			_ = le.WatchConfig{Decider: handle.Polled(), PollInterval: longest, Trace: &le.Trace{StoreOp: func(le.StoreOp) { reads++ }}}.
+				Watch(t.Context(), func(context.Context, le.RaceEntry) {})
+		}()
+		sleep(10 * time.Second)
+		calm(t, "reads", len(a.opsSince(time.Time{})), 10*time.Second)
+		calm(t, "reads of the sick", len(sick.opsSince(time.Time{})), 10*time.Second)
+		if asked == 0 {
+			t.Error("Healthy was not asked")
+		}
+		calm(t, "Watch's reads", reads, 10*time.Second)
+		calm(t, "Healthy", asked, 10*time.Second)
 	})
-	t.Run("DrainTimeout", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			d := memory.NewDecider()
-			var ended time.Time
-			a := join(t, d, "a", func(c *config) {
-				c.DrainTimeout = longest
-				c.OnElected = func(ctx context.Context, _ *le.TimeView) {
-					<-ctx.Done()
-					time.Sleep(3 * T)
-				}
-				c.OnOusting = func(ctx context.Context) {
-					select {
-					case <-ctx.Done():
-						ended = time.Now()
-					case <-time.After(2 * T):
-					}
-				}
-			})
-			sleep(time.Second)
-			a.stop()
-			sleep(2*T + S)
-			if a.View().ValueInFuture() == false || !ended.IsZero() {
-				t.Error("the longest drain was none")
+	scene(t, "DrainTimeout", func(t *testing.T) {
+		d := memory.NewDecider()
+		var ended time.Time
+		a := join(t, d, "a", func(c *config) {
+			c.DrainTimeout = longest
+			c.OnElected = func(ctx context.Context, _ *le.TimeView) {
+				<-ctx.Done()
+				time.Sleep(3 * T)
 			}
-			<-a.Done()
+			c.OnOusting = func(ctx context.Context) {
+				select {
+				case <-ctx.Done():
+					ended = time.Now()
+				case <-time.After(2 * T):
+				}
+			}
 		})
+		sleep(time.Second)
+		a.stop()
+		sleep(2*T + S)
+		if a.View().ValueInFuture() == false || !ended.IsZero() {
+			t.Error("the longest drain was none")
+		}
+		<-a.Done()
 	})
 	for _, unsync := range []bool{false, true} {
 		for _, term := range []time.Duration{longest, longest - 1, MaxPlus(time.Hour)} {
-			t.Run(fmt.Sprintf("another's TermLength %v, unsynchronized %v", term, unsync), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					d := replaced(t, func(e *le.RaceEntry) {
-						e.TermLength, e.TermExpiry, e.Unsynchronized = term, time.Now().Add(time.Minute), unsync
-					})
-					a := join(t, d, "a")
-					sleep(10 * time.Second)
-					calm(t, "reads", len(a.opsSince(time.Time{})), 10*time.Second)
-					if a.count() > 0 {
-						t.Error("took what another holds")
-					}
+			scene(t, fmt.Sprintf("another's TermLength %v, unsynchronized %v", term, unsync), func(t *testing.T) {
+				d := replaced(t, func(e *le.RaceEntry) {
+					e.TermLength, e.TermExpiry, e.Unsynchronized = term, time.Now().Add(time.Minute), unsync
 				})
+				a := join(t, d, "a")
+				sleep(10 * time.Second)
+				calm(t, "reads", len(a.opsSince(time.Time{})), 10*time.Second)
+				if a.count() > 0 {
+					t.Error("took what another holds")
+				}
 			})
 		}
 	}
 	for name, expiry := range map[string]time.Time{
 		"year 1": time.Time{}.Add(time.Hour), "year 9999": time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
 	} {
-		t.Run("TermExpiry in "+name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := replaced(t, func(e *le.RaceEntry) { e.TermExpiry = expiry })
-				var log bytes.Buffer
-				a := join(t, d, "a", func(c *config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-				sleep(10 * time.Second)
-				calm(t, "operations", len(a.opsSince(time.Time{})), 10*time.Second)
-				if over := expiry.Before(time.Now()); over != (a.count() > 0) {
-					t.Errorf("led %d times", a.count())
-				}
-				if over := expiry.Before(time.Now()); over == strings.Contains(log.String(), "clocks disagree") {
-					t.Errorf("log: %s", log.String())
-				}
-			})
+		scene(t, "TermExpiry in "+name, func(t *testing.T) {
+			d := replaced(t, func(e *le.RaceEntry) { e.TermExpiry = expiry })
+			var l lines
+			a := join(t, d, "a", logged(&l))
+			sleep(10 * time.Second)
+			calm(t, "operations", len(a.opsSince(time.Time{})), 10*time.Second)
+			if over := expiry.Before(time.Now()); over != (a.count() > 0) {
+				t.Errorf("led %d times", a.count())
+			}
+			if over := expiry.Before(time.Now()); over == (l.count("clocks disagree") > 0) {
+				t.Errorf("log: %s", &l.text)
+			}
 		})
 	}
 }
@@ -338,88 +311,38 @@ func MaxPlus(d time.Duration) time.Duration { return le.MaxTermLength + d }
 // Contract: what ends its goroutine, as t.FailNow does, ends nothing else: store calls
 // fail and are made again, later hooks are called.
 func TestContractGoexitElsewhere(t *testing.T) {
-	t.Run("store", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			d := memory.NewDecider()
-			g := &goexits{Decider: d, left: 8}
-			a := join(t, d, "a", func(c *config) { c.Decider = g })
-			sleep(3 * time.Minute)
-			a.leads(t)
-			if g.left > 0 {
-				t.Errorf("%d were not used", g.left)
+	scene(t, "store", func(t *testing.T) {
+		d := memory.NewDecider()
+		var calls atomic.Int64
+		a := join(t, d, "a", faulty(func(op memory.Op) memory.Fault {
+			if op.Kind != memory.Feed && calls.Add(1) <= 8 {
+				runtime.Goexit()
 			}
-		})
+			return memory.Fault{}
+		}))
+		sleep(3 * time.Minute)
+		a.leads(t)
+		if n := calls.Load(); n <= 8 {
+			t.Errorf("only %d calls", n)
+		}
 	})
-	t.Run("trace", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			var mu sync.Mutex
-			told := 0
-			d := memory.NewDecider()
-			join(t, d, "a", func(c *config) {
-				c.Trace = &le.Trace{StoreOp: func(le.StoreOp) {
-					mu.Lock()
-					told++
-					mu.Unlock()
-					runtime.Goexit()
-				}}
-			})
-			sleep(10 * T)
-			mu.Lock()
-			defer mu.Unlock()
-			if told < 15 {
-				t.Errorf("%d events were told in ten terms", told)
-			}
+	scene(t, "trace", func(t *testing.T) {
+		var mu sync.Mutex
+		told := 0
+		d := memory.NewDecider()
+		join(t, d, "a", func(c *config) {
+			c.Trace = &le.Trace{StoreOp: func(le.StoreOp) {
+				mu.Lock()
+				told++
+				mu.Unlock()
+				runtime.Goexit()
+			}}
 		})
-	})
-}
-
-// goexits is a store that ends its goroutine some times in every way.
-type goexits struct {
-	*memory.Decider
-	mu   sync.Mutex
-	left int
-}
-
-func (g *goexits) exit() {
-	g.mu.Lock()
-	if g.left--; g.left < 0 {
-		g.left = 0
-		g.mu.Unlock()
-		return
-	}
-	g.mu.Unlock()
-	runtime.Goexit()
-}
-
-func (g *goexits) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
-	g.exit()
-	return g.Decider.ReadCurrent(ctx)
-}
-
-func (g *goexits) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
-	g.exit()
-	return g.Decider.WriteEntry(ctx, e)
-}
-
-// Contract: Wait returns when no callback runs any more, Healthy included.
-func TestContractWaitAwaitsHealthy(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		running, stuck := false, make(chan struct{})
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
-			c.Healthy = func(ctx context.Context) error {
-				running = true
-				<-ctx.Done()
-				<-stuck
-				running = false
-				return ctx.Err()
-			}
-		})
-		sleep(time.Second)
-		a.stop()
-		time.AfterFunc(time.Minute, func() { close(stuck) })
-		<-a.Done()
-		if running {
-			t.Error("Wait returned while Healthy runs")
+		sleep(10 * T)
+		mu.Lock()
+		defer mu.Unlock()
+		if told < 15 {
+			t.Errorf("%d events were told in ten terms", told)
 		}
 	})
 }
@@ -441,9 +364,7 @@ func TestRule17WritesRefusedForGood(t *testing.T) {
 		}
 	})
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a")
-		sleep(time.Second)
+		_, a := leader(t)
 		a.store.Inject(memory.Fail(denied).On(memory.Write))
 		sleep(3 * T)
 		a.follows(t)
@@ -481,71 +402,9 @@ func TestRule17WritesRefusedForGood(t *testing.T) {
 	})
 	// A feed that is refused for good is no reason to end: the record is polled.
 	bubble(t, func(t *testing.T) {
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Fail(denied).On(memory.Feed))
-		})
+		a := join(t, memory.NewDecider(), "a", faulty(memory.Fail(denied).On(memory.Feed)))
 		sleep(T)
 		a.leads(t)
-	})
-}
-
-// A store that refuses each write though nobody else writes is told of, once.
-func TestRefusalsAreTold(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var log bytes.Buffer
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Fail(le.ErrLostRace).On(memory.Write))
-			c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		})
-		sleep(10 * T)
-		a.quit()
-		if n := strings.Count(log.String(), "refuses this candidate's writes"); n != 1 {
-			t.Errorf("told %d times: %s", n, log.String())
-		}
-	})
-}
-
-// A standby says at Info that it stands, and who leads; a leader that it leads; a job
-// that failed is not called done.
-func TestLogSaysWhoLeads(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Replace(rival(3))
-		var log bytes.Buffer
-		err := le.Config{Decider: d, LeaderID: "a", Logger: slog.New(slog.NewTextHandler(&log, nil))}.
-			Run(t.Context(), func(context.Context, *le.TimeView) error { return errors.New("out of paper") })
-		if err == nil {
-			t.Fatal("no error")
-		}
-		for _, want := range []string{"campaign started", "another leads", "leader=rival", "token=3", "leading", "the job failed: out of paper"} {
-			if !strings.Contains(log.String(), want) {
-				t.Errorf("the log lacks %q:\n%s", want, log.String())
-			}
-		}
-		if strings.Contains(log.String(), "is done") {
-			t.Errorf("a failed job was called done:\n%s", log.String())
-		}
-	})
-}
-
-// The error of a call that was given up names the place and the operation.
-func TestAbandonedCallNamesItsPlace(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
-			c.Decider = named{c.Decider.(*memory.Decider)}
-			c.Decider.(named).Inject(memory.Slow(time.Hour))
-		})
-		sleep(T)
-		ops := a.opsSince(time.Time{}, le.OpRead)
-		if len(ops) == 0 || !ops[0].Abandoned || !errors.Is(ops[0].Err, context.DeadlineExceeded) {
-			t.Fatalf("%+v", ops)
-		}
-		for _, want := range []string{"read", "bucket/object", "3.75s"} {
-			if !strings.Contains(ops[0].Err.Error(), want) {
-				t.Errorf("%q lacks %q", ops[0].Err, want)
-			}
-		}
 	})
 }
 
@@ -578,33 +437,6 @@ type waits struct{ le.RaceDecider }
 func (waits) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
 	<-ctx.Done()
 	return nil, fmt.Errorf("somebody holds the lock: %w", ctx.Err())
-}
-
-// A call that was given up may say what it waited for. The log has that, and so has the error of a
-// campaign or an observer that then ends and has learned nothing.
-func TestGivenUpCallSaysWhatItWaitedFor(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var log bytes.Buffer
-		logger := slog.New(slog.NewTextHandler(&log, nil))
-		d := waits{memory.NewDecider()}
-		for what, run := range map[string]func(context.Context) error{
-			"campaign": le.Config{Decider: d, LeaderID: "a", Logger: logger, OnElected: func(context.Context, *le.TimeView) {}}.Acquire,
-			"observer": func(ctx context.Context) error {
-				return le.WatchConfig{Decider: d, Logger: logger}.Watch(ctx, func(context.Context, le.RaceEntry) {})
-			},
-		} {
-			log.Reset()
-			ctx, cancel := context.WithTimeout(t.Context(), le.DefaultTermLength/3) // one call has been given up
-			err := run(ctx)
-			cancel()
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer within") || !strings.Contains(err.Error(), "holds the lock") {
-				t.Errorf("%s: %v", what, err)
-			}
-			if !strings.Contains(log.String(), "holds the lock") {
-				t.Errorf("%s: the log lacks it:\n%s", what, log.String())
-			}
-		}
-	})
 }
 
 // oneAtATime is a decider that does one thing at a time, and tells its place in turn as well.
@@ -660,21 +492,4 @@ func after(d time.Duration) <-chan struct{} {
 	c := make(chan struct{})
 	time.AfterFunc(d, func() { close(c) })
 	return c
-}
-
-// Rule 9: an acquisition that was given up, and then fails, may have landed after the read that
-// did not show it. Who stops asks again, and releases it.
-func TestRule09AcquisitionThatFailsLate(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Always(memory.Fault{Hang: after(T / 3), Err: memory.ErrLost, Lands: true}).On(memory.Write).Times(1))
-		}, polled)
-		sleep(time.Second)
-		begin := time.Now()
-		a.quit()
-		if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first {
-			t.Errorf("the record is %+v after %v, want it released", e, time.Since(begin))
-		}
-	})
 }

@@ -81,31 +81,29 @@ func TestClockSkewIsProved(t *testing.T) {
 		"hours ahead":   {5 * time.Hour, true},
 		"hours behind":  {-5 * time.Hour, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				unround()
-				var p proved
-				d := memory.NewDecider()
-				a := join(t, d, "a", on(clocks.NewOffset(nil, c.offset)), p.hook)
-				sleep(T + S - time.Millisecond)
-				got := p.all()
-				if !c.wrong {
-					if a.leads(t); len(got) > 0 || d.Entry().Unsynchronized {
-						t.Errorf("told of %v; the record is %+v", got, d.Entry())
-					}
-					return
+		scene(t, name, func(t *testing.T) {
+			unround()
+			var p proved
+			d := memory.NewDecider()
+			a := join(t, d, "a", on(clocks.NewOffset(nil, c.offset)), p.hook)
+			sleep(T + S - time.Millisecond)
+			got := p.all()
+			if !c.wrong {
+				if a.leads(t); len(got) > 0 || d.Entry().Unsynchronized {
+					t.Errorf("told of %v; the record is %+v", got, d.Entry())
 				}
-				if e := d.Entry(); a.count() > 0 || !e.Vacant() || e.ElectionNumber == le.NoElections || !e.Unsynchronized {
-					t.Fatalf("it has led %d times; the record is %+v, want it given back", a.count(), e)
-				}
-				if len(got) != 1 || got[0].Offset.Abs() <= S || got[0].Offset.Abs() > c.offset.Abs() || got[0].Offset < 0 != (c.offset < 0) || got[0].MaxClockSkew != S {
-					t.Errorf("told of %v", got)
-				}
-				sleep(10 * T)
-				if a.leads(t); a.count() != 1 || !d.Entry().Unsynchronized {
-					t.Errorf("%d leaderships; the record is %+v, want it marked", a.count(), d.Entry())
-				}
-			})
+				return
+			}
+			if e := d.Entry(); a.count() > 0 || !e.Vacant() || e.ElectionNumber == le.NoElections || !e.Unsynchronized {
+				t.Fatalf("it has led %d times; the record is %+v, want it given back", a.count(), e)
+			}
+			if len(got) != 1 || got[0].Offset.Abs() <= S || got[0].Offset.Abs() > c.offset.Abs() || got[0].Offset < 0 != (c.offset < 0) || got[0].MaxClockSkew != S {
+				t.Errorf("told of %v", got)
+			}
+			sleep(10 * T)
+			if a.leads(t); a.count() != 1 || !d.Entry().Unsynchronized {
+				t.Errorf("%d leaderships; the record is %+v, want it marked", a.count(), d.Entry())
+			}
 		})
 	}
 }
@@ -115,47 +113,43 @@ func TestClockSkewIsProved(t *testing.T) {
 // others. Then it leads, marked. The next stamp of its own that fits ends the mistrust.
 func TestClockSkewEndsTheLeadership(t *testing.T) {
 	for _, step := range []time.Duration{5 * time.Second, -5 * time.Second} {
-		t.Run(step.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				unround()
-				d := memory.NewDecider()
-				clock := clocks.NewOffset(nil, 0)
-				a := join(t, d, "a", on(clock))
-				synctest.Wait()
-				b := join(t, d, "b")
-				sleep(3 * time.Second)
-				r := a.leadership(t, 0)
-				before := r.view.Get()
-				clock.Set(step)
-				sleep(5 * time.Second) // an extension is made at 7 s
-				if r.view.ValueInFuture() || !r.view.Get().Equal(before) {
-					t.Fatalf("a has a view until %v, want the one until %v ended", r.view.Get(), before)
-				}
-				var skew *le.ClockSkewError
-				if cause := context.Cause(r.ctx); !errors.Is(cause, le.ErrClockSkew) || !errors.As(cause, &skew) || skew.Offset != step {
-					t.Fatalf("cause %v, want ErrClockSkew by %v", cause, step)
-				}
-				b.leads(t)
-				sleep(10 * T)
-				if b.leads(t); b.count() != 1 {
-					t.Errorf("b had %d leaderships: a disturbs it", b.count())
-				}
-				clock.Set(0) // which nothing shows before a's next write
-				b.quit()
-				sleep(T)
-				a.follows(t)
-				sleep(S + time.Second)
-				if a.leads(t); !d.Entry().Unsynchronized {
-					t.Errorf("the record is %+v, want it marked", d.Entry())
-				}
-				if err := a.Resign(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				sleep(T + time.Second)
-				if a.leads(t); d.Entry().Unsynchronized {
-					t.Errorf("the record is %+v, want no mark: its last stamps fit", d.Entry())
-				}
-			})
+		scene(t, step.String(), func(t *testing.T) {
+			unround()
+			d := memory.NewDecider()
+			clock := clocks.NewOffset(nil, 0)
+			a := join(t, d, "a", on(clock))
+			synctest.Wait()
+			b := join(t, d, "b")
+			sleep(3 * time.Second)
+			r := a.leadership(t, 0)
+			before := r.view.Get()
+			clock.Set(step)
+			sleep(5 * time.Second) // an extension is made at 7 s
+			if r.view.ValueInFuture() || !r.view.Get().Equal(before) {
+				t.Fatalf("a has a view until %v, want the one until %v ended", r.view.Get(), before)
+			}
+			var skew *le.ClockSkewError
+			if cause := context.Cause(r.ctx); !errors.Is(cause, le.ErrClockSkew) || !errors.As(cause, &skew) || skew.Offset != step {
+				t.Fatalf("cause %v, want ErrClockSkew by %v", cause, step)
+			}
+			b.leads(t)
+			sleep(10 * T)
+			if b.leads(t); b.count() != 1 {
+				t.Errorf("b had %d leaderships: a disturbs it", b.count())
+			}
+			clock.Set(0) // which nothing shows before a's next write
+			b.quit()
+			sleep(T)
+			a.follows(t)
+			sleep(S + time.Second)
+			if a.leads(t); !d.Entry().Unsynchronized {
+				t.Errorf("the record is %+v, want it marked", d.Entry())
+			}
+			must(t, a.Resign(t.Context()))
+			sleep(T + time.Second)
+			if a.leads(t); d.Entry().Unsynchronized {
+				t.Errorf("the record is %+v, want no mark: its last stamps fit", d.Entry())
+			}
 		})
 	}
 }
@@ -177,9 +171,7 @@ func TestClockSkewByTheClocksOwnBound(t *testing.T) {
 		}
 		clock.bound.Store(int64(S))
 		sleep(T / 4)
-		if err := a.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Resign(t.Context()))
 		sleep(T + 2*S)
 		if a.leads(t); d.Entry().Unsynchronized || a.count() != 2 {
 			t.Errorf("%d leaderships; the record is %+v, want no mark", a.count(), d.Entry())
@@ -206,42 +198,15 @@ func TestClockSkewOfNoConcern(t *testing.T) {
 		"one clock for all": func(c *config) { c.MaxClockSkew, c.ClockPolicy = 0, le.SharedClock },
 		"Unsynchronized":    func(c *config) { c.ClockPolicy = le.Unsynchronized },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				unround()
-				a := join(t, memory.NewDecider(), "a", on(clocks.NewOffset(nil, time.Hour)), adjust)
-				sleep(time.Second)
-				a.leads(t)
-				sleep(3 * T)
-				if a.leads(t); a.count() != 1 {
-					t.Errorf("%d leaderships", a.count())
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			unround()
+			_, a := leader(t, on(clocks.NewOffset(nil, time.Hour)), adjust)
+			sleep(3 * T)
+			if a.leads(t); a.count() != 1 {
+				t.Errorf("%d leaderships", a.count())
+			}
 		})
 	}
-}
-
-// The log says that one of two clocks is wrong, and names both; then that they agree, and that the leadership that
-// is under way stays marked until it ends.
-func TestClockSkewIsLogged(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		unround()
-		clock := clocks.NewOffset(nil, time.Hour)
-		d := memory.New(&memory.Options{Clock: clock})
-		var l lines
-		a := join(t, d, "a", logged(&l))
-		sleep(time.Minute)
-		clock.Set(0)
-		sleep(time.Hour)
-		if a.leads(t); !d.Entry().Unsynchronized {
-			t.Errorf("an hour after the repair, the record is %+v, want it marked still", d.Entry())
-		}
-		for _, line := range []string{"the clock is wrong, or the store's is", "if the store's clock is the wrong one", "the clock is no longer proved wrong", "stays so until it ends"} {
-			if n := l.count(line); n != 1 {
-				t.Errorf("%d times %q, want 1: %s", n, line, &l.text)
-			}
-		}
-	})
 }
 
 func unsynchronized(c *config) { c.ClockPolicy = le.Unsynchronized }
@@ -250,33 +215,29 @@ func unsynchronized(c *config) { c.ClockPolicy = le.Unsynchronized }
 // drift from when it saw the last extension, and then leads.
 func TestUnsynchronizedFailOver(t *testing.T) {
 	for name, offset := range map[string]time.Duration{"ahead": 3 * time.Hour, "behind": -3 * time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				a := join(t, d, "a", unsynchronized, on(clocks.NewOffset(nil, -time.Hour)))
-				sleep(time.Second)
-				b := join(t, d, "b", unsynchronized, on(clocks.NewOffset(nil, offset)))
-				sleep(10 * T)
-				a.leads(t)
-				if b.count() > 0 {
-					t.Fatal("b led as well")
+		scene(t, name, func(t *testing.T) {
+			d, a := leader(t, unsynchronized, on(clocks.NewOffset(nil, -time.Hour)))
+			b := join(t, d, "b", unsynchronized, on(clocks.NewOffset(nil, offset)))
+			sleep(10 * T)
+			a.leads(t)
+			if b.count() > 0 {
+				t.Fatal("b led as well")
+			}
+			r, last := a.leadership(t, 0), d.Entry()
+			if !last.Unsynchronized {
+				t.Errorf("the record %+v does not say that its clock means nothing", last)
+			}
+			var written time.Time
+			a.note(func() { written = a.ops[len(a.ops)-1].Start.Add(time.Hour) })
+			a.store.Inject(memory.Fail(errors.New("cut off")))
+			for !b.View().ValueInFuture() && time.Since(written) < 3*T {
+				sleep(time.Millisecond)
+				if a.View().ValueInFuture() && b.View().ValueInFuture() {
+					t.Fatal("two views at once")
 				}
-				r, last := a.leadership(t, 0), d.Entry()
-				if !last.Unsynchronized {
-					t.Errorf("the record %+v does not say that its clock means nothing", last)
-				}
-				var written time.Time
-				a.note(func() { written = a.ops[len(a.ops)-1].Start.Add(time.Hour) })
-				a.store.Inject(memory.Fail(errors.New("cut off")))
-				for !b.View().ValueInFuture() && time.Since(written) < 3*T {
-					sleep(time.Millisecond)
-					if a.View().ValueInFuture() && b.View().ValueInFuture() {
-						t.Fatal("two views at once")
-					}
-				}
-				near(t, "the fail-over, from the last extension,", time.Since(written), T+S+spread/2, spread/2+5*time.Millisecond)
-				near(t, "a's view, from the same,", r.done.Sub(written), T-S, time.Millisecond)
-			})
+			}
+			near(t, "the fail-over, from the last extension,", time.Since(written), T+S+spread/2, spread/2+5*time.Millisecond)
+			near(t, "a's view, from the same,", r.done.Sub(written), T-S, time.Millisecond)
 		})
 	}
 }
@@ -338,9 +299,7 @@ func TestUnsynchronizedTransfer(t *testing.T) {
 		if b.View().ValueInFuture() {
 			was, next = b, a
 		}
-		if err := le.Transfer(t.Context(), d.Handle(), next.id); err != nil {
-			t.Fatal(err)
-		}
+		must(t, le.Transfer(t.Context(), d.Handle(), next.id))
 		sleep(time.Second)
 		next.leads(t)
 		was.follows(t)

@@ -35,31 +35,25 @@ func end(all ...*member) {
 
 // TestCloneOfAStandby: nothing that a standby makes up before it acquires is taken for its own mark.
 func TestCloneOfAStandby(t *testing.T) {
-	for _, polled := range []bool{false, true} {
-		bubble(t, func(t *testing.T) {
+	for style, adjust := range styles {
+		scene(t, style, func(t *testing.T) {
 			d := memory.NewDecider()
 			clock := clocks.NewOffset(nil, 0)
-			adjust := func(c *config) {
-				c.Clock = clock
-				if polled {
-					c.Decider = c.Decider.(*memory.Decider).Polled()
-				}
-			}
 			draw(t, clock)
-			a := join(t, d, "worker", adjust)
+			a := join(t, d, "worker", adjust, on(clock))
 			draw(t, clock)
-			b := join(t, d, "worker", adjust)
+			b := join(t, d, "worker", adjust, on(clock))
 			for range 60 * 10 {
-				time.Sleep(100 * time.Millisecond)
+				sleep(100 * time.Millisecond)
 				if a.View().ValueInFuture() && b.View().ValueInFuture() {
-					t.Fatalf("polled %t: two views are true at once, with tokens %d and %d", polled, a.View().ElectionNumber(), b.View().ElectionNumber())
+					t.Fatalf("two views are true at once, with tokens %d and %d", a.View().ElectionNumber(), b.View().ElectionNumber())
 				}
 			}
 			if a.count()+b.count() != 1 {
-				t.Errorf("polled %t: %d and %d leaderships in a minute, want one", polled, a.count(), b.count())
+				t.Errorf("%d and %d leaderships in a minute, want one", a.count(), b.count())
 			}
-			if len(a.doubles())+len(b.doubles()) == 0 {
-				t.Errorf("polled %t: nobody was told of the other process", polled)
+			if len(a.double)+len(b.double) == 0 {
+				t.Error("nobody was told of the other process")
 			}
 			end(a, b)
 		})
@@ -68,17 +62,13 @@ func TestCloneOfAStandby(t *testing.T) {
 
 // TestCloneOfALeader: a leader that finds its own leadership extended, and not by itself, is ousted.
 func TestCloneOfALeader(t *testing.T) {
-	for _, polled := range []bool{false, true} {
-		bubble(t, func(t *testing.T) {
+	for style, adjust := range styles {
+		scene(t, style, func(t *testing.T) {
 			d := memory.NewDecider()
-			a := join(t, d, "worker", func(c *config) {
-				if polled {
-					c.Decider = c.Decider.(*memory.Decider).Polled()
-				}
-			})
+			a := join(t, d, "worker", adjust)
 			synctest.Wait()
 			r := a.leadership(t, 0)
-			time.Sleep(T / 8)
+			sleep(T / 8)
 			e := d.Entry()
 			e.Extension++
 			e.TermExpiry = e.TermExpiry.Add(T / 8)
@@ -86,20 +76,20 @@ func TestCloneOfALeader(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 100 {
-				time.Sleep(T / 200)
-				if r.view.ValueInFuture() && !polled {
+				sleep(T / 200)
+				if r.view.ValueInFuture() && style == "pushed" {
 					t.Fatal("the view is true though another process extends the leadership")
 				}
 			}
 			if cause := context.Cause(r.ctx); !errors.Is(cause, le.ErrOusted) || r.view.ValueInFuture() {
-				t.Errorf("polled %t: the leadership ended with %v, view %t, want ErrOusted", polled, cause, r.view.ValueInFuture())
+				t.Errorf("the leadership ended with %v, view %t, want ErrOusted", cause, r.view.ValueInFuture())
 			}
-			if len(a.doubles()) != 1 {
-				t.Errorf("polled %t: told %d times of the other process, want once", polled, len(a.doubles()))
+			if len(a.double) != 1 {
+				t.Errorf("told %d times of the other process, want once", len(a.double))
 			}
-			time.Sleep(T / 4)
+			sleep(T / 4)
 			if now := d.Entry(); now.ElectionNumber != e.ElectionNumber {
-				t.Errorf("polled %t: the record was taken before its term was over: %+v", polled, now)
+				t.Errorf("the record was taken before its term was over: %+v", now)
 			}
 		})
 	}
@@ -112,10 +102,8 @@ func TestIncarnationOfEachLeadership(t *testing.T) {
 		a := join(t, d, "a")
 		synctest.Wait()
 		before := d.Entry()
-		if err := a.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * T)
+		must(t, a.Resign(t.Context()))
+		sleep(2 * T)
 		if after := d.Entry(); a.count() != 2 || after.Incarnation == before.Incarnation || after.Incarnation == "" {
 			t.Errorf("%d leaderships, incarnations %q and %q", a.count(), before.Incarnation, after.Incarnation)
 		}

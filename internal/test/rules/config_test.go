@@ -105,9 +105,7 @@ func TestRule20ForgottenSkewIsASecond(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				a := join(t, d, "a", c.adjust)
-				sleep(time.Second)
+				d, a := leader(t, c.adjust)
 				if got := d.Entry().TermExpiry.Sub(a.leadership(t, 0).view.Get()); got != c.margin {
 					t.Errorf("the view ends %v before the term, want %v", got, c.margin)
 				}

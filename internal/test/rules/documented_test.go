@@ -5,8 +5,6 @@ package rules
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,24 +13,6 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
-// A release that is refused as a lost race, each time at once, is tried again with pauses: at
-// most four writes a second, each after a read.
-func TestRule11RefusedReleases(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		a := join(t, memory.NewDecider(), "a", polled)
-		sleep(time.Second)
-		a.leads(t)
-		a.store.Inject(memory.Fail(&le.LostRaceError{}).On(memory.Write))
-		left := time.Now()
-		a.stop()
-		<-a.Done()
-		tries, took := len(a.opsSince(left)), time.Since(left).Seconds()
-		if tries < 2 || float64(tries) > 8*(took+1) {
-			t.Errorf("%d calls in %v s", tries, took)
-		}
-	})
-}
-
 // OnOusting's ctx ends with DrainTimeout, to the moment, whatever else there is to wake up for.
 func TestRule09OnOustingEndsToTheMoment(t *testing.T) {
 	const drain = 2500 * time.Millisecond
@@ -40,23 +20,21 @@ func TestRule09OnOustingEndsToTheMoment(t *testing.T) {
 		"stopped": func(m *member, _ *memory.Decider) { m.stop() },
 		"ousted":  func(_ *member, d *memory.Decider) { d.Replace(rival(first + 1)) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				var ended time.Time
-				a := join(t, d, "a", func(c *config) {
-					c.DrainTimeout = drain
-					c.OnOusting = func(ctx context.Context) { <-ctx.Done(); ended = time.Now() }
-				})
-				sleep(time.Second)
-				a.leads(t)
-				left := time.Now()
-				end(a, d)
-				sleep(time.Minute)
-				if took := ended.Sub(left); took != drain {
-					t.Errorf("OnOusting's ctx ended after %v, want %v", took, drain)
-				}
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			var ended time.Time
+			a := join(t, d, "a", func(c *config) {
+				c.DrainTimeout = drain
+				c.OnOusting = func(ctx context.Context) { <-ctx.Done(); ended = time.Now() }
 			})
+			sleep(time.Second)
+			a.leads(t)
+			left := time.Now()
+			end(a, d)
+			sleep(time.Minute)
+			if took := ended.Sub(left); took != drain {
+				t.Errorf("OnOusting's ctx ended after %v, want %v", took, drain)
+			}
 		})
 	}
 }
@@ -92,61 +70,6 @@ func TestContractOnOustingComesSecond(t *testing.T) {
 	}
 }
 
-// Transfer says nil when the request can be granted: not for a reservation that is over, nor for one
-// whose end an operator's clock cannot tell, nor to a leader who was asked to go already.
-func TestRule18NilMeansOnRecord(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		for name, until := range map[string]*le.RaceEntry{
-			"over":           {TermExpiry: time.Now().Add(-time.Second)},
-			"over now":       {TermExpiry: time.Now()},
-			"of other times": {TermExpiry: time.Now().Add(time.Hour), Unsynchronized: true},
-		} {
-			d := memory.NewDecider()
-			e := vacantAt(5)
-			e.Successor, e.TermExpiry, e.Unsynchronized = "c", until.TermExpiry, until.Unsynchronized
-			d.Replace(e)
-			if err := le.Transfer(t.Context(), d, "c"); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-			if now := d.Entry(); now.Extension != e.Extension+1 || now.Successor != "c" || !now.TermExpiry.Equal(time.Now().Add(T)) {
-				t.Errorf("a reservation that is %s was left as it is: %+v", name, now)
-			}
-		}
-		d := memory.NewDecider()
-		e := rival(5)
-		e.Successor = "other"
-		d.Replace(e)
-		err := le.Transfer(t.Context(), d, "rival")
-		if err == nil || !strings.Contains(err.Error(), `"other"`) {
-			t.Errorf("to a leader who was asked to hand over: %v", err)
-		}
-	})
-}
-
-// Watch merges extensions, and no two leaderships, however close they follow each other.
-func TestWatchMergesNoLeaderships(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Replace(rival(1))
-		goOn := make(chan struct{})
-		var told []le.ElectionNumber
-		stop := watch(t, le.WatchConfig{Decider: d}, func(e le.RaceEntry) {
-			told = append(told, e.ElectionNumber)
-			<-goOn
-		})
-		sleep(time.Second)
-		for n := range le.ElectionNumber(4) {
-			d.Replace(rival(n + 2))
-			sleep(time.Second)
-		}
-		close(goOn)
-		sleep(time.Second)
-		if stop(); !slices.Equal(told, []le.ElectionNumber{1, 2, 3, 4, 5}) {
-			t.Errorf("told of %v", told)
-		}
-	})
-}
-
 // A store that has judged a write works: what it refuses for good afterwards passes, or not.
 func TestRule17AJudgedWriteHasWorked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -172,30 +95,5 @@ func TestRule17AJudgedWriteHasWorked(t *testing.T) {
 		a.store.Inject(nil)
 		sleep(T)
 		a.leads(t)
-	})
-}
-
-// LeaderChanged tells of another process that leads by the number and the LeaderID of one whose
-// acquisition was undone.
-func TestLeaderChangedTellsOfAnotherIncarnation(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Replace(rival(4))
-		a := join(t, d, "a")
-		sleep(time.Second)
-		undone, landed := rival(5), rival(5)
-		undone.Incarnation, landed.Incarnation = "undone's", "landed's"
-		d.Tell(undone)
-		sleep(time.Second)
-		d.Tell(nil)
-		d.Replace(landed)
-		sleep(time.Second)
-		var told []string
-		for _, e := range a.seenAll() {
-			told = append(told, e.Incarnation)
-		}
-		if !slices.Equal(told, []string{"rival's", "undone's", "landed's"}) {
-			t.Errorf("told of %q", told)
-		}
 	})
 }

@@ -37,6 +37,30 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
+// scene is a subtest in virtual time.
+func scene(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { bubble(t, f) })
+}
+
+// scenes are subtests in virtual time.
+type scenes map[string]func(t *testing.T)
+
+func (all scenes) run(t *testing.T) {
+	t.Helper()
+	for name, f := range all {
+		scene(t, name, f)
+	}
+}
+
+// must ends the test if something has failed.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // member is a candidate under test, and all that it has seen.
 type member struct {
 	*le.Campaign
@@ -137,11 +161,24 @@ func join(t *testing.T, d *memory.Decider, id string, adjust ...func(*config)) *
 	return m
 }
 
-// doubles returns the records of other processes under this LeaderID.
-func (m *member) doubles() []le.RaceEntry {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Clone(m.double)
+// leader is a store on which the candidate "a" has led for a second.
+func leader(t *testing.T, adjust ...func(*config)) (*memory.Decider, *member) {
+	t.Helper()
+	d := memory.NewDecider()
+	a := join(t, d, "a", adjust...)
+	sleep(time.Second)
+	a.leads(t)
+	return d, a
+}
+
+// start starts a campaign that ends with the test, or when stop is called.
+func start(t *testing.T, cfg le.Config) (c *le.Campaign, stop context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := cfg.Start(ctx)
+	must(t, err)
+	t.Cleanup(func() { cancel(); <-c.Done() })
+	return c, cancel
 }
 
 func (m *member) note(f func()) {
@@ -172,6 +209,25 @@ func (m *member) trace() *le.Trace {
 
 // polled hides the feed of the candidate's handle.
 func polled(c *config) { c.Decider = c.Decider.(*memory.Decider).Polled() }
+
+// pushed leaves it.
+func pushed(*config) {}
+
+// styles are both ways to learn of a record.
+var styles = map[string]func(*config){"pushed": pushed, "polled": polled}
+
+// fed polls unless the store is to push.
+func fed(push bool) func(*config) {
+	if push {
+		return pushed
+	}
+	return polled
+}
+
+// faulty has the candidate's handle fail from the start.
+func faulty(f memory.Faults) func(*config) {
+	return func(c *config) { c.Decider.(*memory.Decider).Inject(f) }
+}
 
 // stamps is a store that shows its tokens with other stamps.
 type stamps struct {

@@ -5,6 +5,7 @@ package rules
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -19,138 +20,228 @@ import (
 
 var errSick = errors.New("sick")
 
-// Rule 16: one answer is for one write, however soon the next is.
-func TestRule16HealthIsAskedForEachExtension(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var asked atomic.Int32
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
-			c.ExtendEvery = T / 20
-			c.Healthy = func(context.Context) error { asked.Add(1); return nil }
-		})
-		sleep(2 * T)
-		if writes := len(a.opsSince(time.Time{}, le.OpAcquire, le.OpExtend)); writes < 30 || int(asked.Load()) < writes {
-			t.Errorf("asked %d times for %d writes", asked.Load(), writes)
-		}
-	})
-}
-
-// Rule 16: a Healthy that is late is told so by its ctx, and asked again when it has returned.
-func TestRule16LateHealthIsTold(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var asked atomic.Int32
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
-			c.Healthy = func(ctx context.Context) error {
-				if asked.Add(1) == 1 {
+// Rule 16: when Healthy is asked, and what counts as its answer.
+func TestRule16Healthy(t *testing.T) {
+	scenes{
+		"before each acquisition and extension, and every PollInterval while it is sick": func(t *testing.T) {
+			d := memory.NewDecider()
+			var asked atomic.Int64
+			var answer atomic.Pointer[error]
+			var delay atomic.Int64
+			sick := errors.New("sick")
+			a := join(t, d, "a", func(c *config) {
+				c.PollInterval = 3 * time.Second
+				c.Healthy = func(ctx context.Context) error {
+					asked.Add(1)
+					time.Sleep(time.Duration(delay.Load())) // ignores ctx
+					if err := answer.Load(); err != nil {
+						return *err
+					}
+					return nil
+				}
+			})
+			sleep(20 * time.Second)
+			a.leads(t)
+			if asked.Load() != 3 {
+				t.Fatalf("asked %d times, want once for the campaign and twice for extensions", asked.Load())
+			}
+			delay.Store(int64(5 * time.Second)) // longer than T/4
+			sleep(time.Second + T/4 + time.Millisecond)
+			a.follows(t)
+			if !errors.Is(a.leadership(t, 0).cause, le.ErrUnhealthy) || !d.Entry().Vacant() {
+				t.Fatalf("cause %v, record %+v after a late answer", a.leadership(t, 0).cause, d.Entry())
+			}
+			sleep(time.Minute)
+			a.follows(t)
+			if a.count() != 1 {
+				t.Fatalf("%d leaderships: a late answer counted as healthy", a.count())
+			}
+			delay.Store(0)
+			answer.Store(&sick)
+			sleep(10 * time.Second)
+			n := asked.Load()
+			sleep(30 * time.Second)
+			if got := asked.Load() - n; got != 10 {
+				t.Fatalf("asked %d times in 30 s while sick, want every PollInterval", got)
+			}
+			answer.Store(nil)
+			sleep(3 * time.Second)
+			a.leads(t)
+		},
+		"one answer is for one write, however soon the next is": func(t *testing.T) {
+			var asked atomic.Int32
+			a := join(t, memory.NewDecider(), "a", func(c *config) {
+				c.ExtendEvery = T / 20
+				c.Healthy = func(context.Context) error { asked.Add(1); return nil }
+			})
+			sleep(2 * T)
+			if writes := len(a.opsSince(time.Time{}, le.OpAcquire, le.OpExtend)); writes < 30 || int(asked.Load()) < writes {
+				t.Errorf("asked %d times for %d writes", asked.Load(), writes)
+			}
+		},
+		"one from before a write is not good for the next": func(t *testing.T) {
+			begin := time.Now()
+			var asked []time.Time
+			a := join(t, memory.NewDecider(), "a", func(c *config) {
+				c.PollInterval = time.Second
+				c.Healthy = func(context.Context) error {
+					asked = append(asked, time.Now())
+					switch passed := time.Since(begin); {
+					case passed >= 7*time.Second && passed < 7500*time.Millisecond:
+						return errors.New("sick")
+					case passed >= 8*time.Second && passed < 9*time.Second:
+						time.Sleep(2 * time.Second)
+					}
+					return nil
+				}
+				elected := c.OnElected
+				c.OnElected = func(ctx context.Context, v *le.TimeView) {
+					elected(ctx, v)
+					time.Sleep(2 * time.Second) // released while Healthy is being asked
+				}
+			})
+			sleep(2 * T)
+			a.quit()
+			var last time.Time // when the last write began
+			for _, op := range a.opsSince(begin, le.OpAcquire, le.OpExtend, le.OpRelease) {
+				if op.Kind == le.OpAcquire {
+					fresh := false
+					for _, at := range asked {
+						fresh = fresh || !at.Before(last) && !at.After(op.Start)
+					}
+					if !fresh {
+						t.Errorf("claimed at %v by an answer from before the write at %v", op.Start.Sub(begin), last.Sub(begin))
+					}
+				}
+				last = op.Start
+			}
+			if a.count() < 2 {
+				t.Fatalf("led %d times", a.count())
+			}
+		},
+		"one that is late is told so by its ctx, and asked again": func(t *testing.T) {
+			var asked atomic.Int32
+			a := join(t, memory.NewDecider(), "a", func(c *config) {
+				c.Healthy = func(ctx context.Context) error {
+					if asked.Add(1) == 1 {
+						<-ctx.Done()
+					}
+					return nil
+				}
+			})
+			sleep(T/4 + time.Millisecond)
+			a.follows(t)
+			sleep(T/2 + time.Second)
+			a.leads(t)
+		},
+		"one that ends its goroutine has not said that all is well": func(t *testing.T) {
+			a := join(t, memory.NewDecider(), "a", func(c *config) {
+				c.Healthy = func(context.Context) error { runtime.Goexit(); return nil }
+			})
+			sleep(3 * T)
+			if a.follows(t); a.count() > 0 {
+				t.Error("it has led")
+			}
+		},
+		"not of who stops": func(t *testing.T) {
+			var asked atomic.Int32
+			var sick atomic.Bool
+			_, a := leader(t, func(c *config) {
+				c.OnElected = func(ctx context.Context, _ *le.TimeView) {
 					<-ctx.Done()
+					time.Sleep(3 * T)
 				}
-				return nil
-			}
-		})
-		sleep(T/4 + time.Millisecond)
-		a.follows(t)
-		sleep(T/2 + time.Second)
-		a.leads(t)
-	})
-}
-
-// A Healthy that ends its goroutine has not said that all is well.
-func TestRule16HealthThatDoesNotReturn(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
-			c.Healthy = func(context.Context) error { runtime.Goexit(); return nil }
-		})
-		sleep(3 * T)
-		if a.follows(t); a.count() > 0 {
-			t.Error("it has led")
-		}
-	})
-}
-
-// Whoever stops is not asked any more, sick or not, however long its callbacks take.
-func TestRule16HealthIsNotAskedAtTheEnd(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var asked atomic.Int32
-		var sick atomic.Bool
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
-			c.OnElected = func(ctx context.Context, _ *le.TimeView) {
-				<-ctx.Done()
-				time.Sleep(3 * T)
-			}
-			c.Healthy = func(context.Context) error {
-				if asked.Add(1); sick.Load() {
-					return errSick
+				c.Healthy = func(context.Context) error {
+					if asked.Add(1); sick.Load() {
+						return errSick
+					}
+					return nil
 				}
-				return nil
+			})
+			sick.Store(true)
+			sleep(T)
+			if s := a.Status(); s != le.Draining {
+				t.Fatalf("it is %v", s)
 			}
-		})
-		sleep(time.Second)
-		sick.Store(true)
-		sleep(T)
-		if s := a.Status(); s != le.Draining {
-			t.Fatalf("it is %v", s)
-		}
-		before := asked.Load()
-		a.quit()
-		if n := asked.Load() - before; n > 0 {
-			t.Errorf("asked %d times since it was told to stop", n)
-		}
-	})
-}
-
-// Rule 16: a Healthy that hangs, and does not heed its ctx, is not called a second time.
-func TestRule16HungHealthIsCalledOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var asked atomic.Int32
-		hang := make(chan struct{})
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
-			c.Healthy = func(context.Context) error { asked.Add(1); <-hang; return nil }
-		})
-		sleep(10 * T)
-		if a.follows(t); asked.Load() != 1 {
-			t.Errorf("%d calls at once", asked.Load())
-		}
-		close(hang)
-		sleep(T)
-		a.leads(t)
-	})
+			before := asked.Load()
+			a.quit()
+			if n := asked.Load() - before; n > 0 {
+				t.Errorf("asked %d times since it was told to stop", n)
+			}
+		},
+		"one that hangs is not called a second time": func(t *testing.T) {
+			var asked atomic.Int32
+			hang := make(chan struct{})
+			a := join(t, memory.NewDecider(), "a", func(c *config) {
+				c.Healthy = func(context.Context) error { asked.Add(1); <-hang; return nil }
+			})
+			sleep(10 * T)
+			if a.follows(t); asked.Load() != 1 {
+				t.Errorf("%d calls at once", asked.Load())
+			}
+			close(hang)
+			sleep(T)
+			a.leads(t)
+		},
+		"a view that has run out has, though Healthy is late as well": func(t *testing.T) {
+			release := make(chan struct{})
+			var hang atomic.Bool
+			clock := &leaping{Clock: clocks.System()}
+			_, a := leader(t, stayOn, func(c *config) {
+				c.Clock = clock
+				c.Healthy = func(context.Context) error {
+					if hang.Load() {
+						<-release
+					}
+					return nil
+				}
+			})
+			hang.Store(true)
+			sleep(6*time.Second + time.Second/2) // it is asked for the extension at 7 s
+			clock.by.Store(int64(time.Minute))
+			sleep(2 * time.Second)
+			hang.Store(false)
+			close(release)
+			synctest.Wait()
+			if r := a.leadership(t, 0); !errors.Is(r.cause, le.ErrExpired) {
+				t.Errorf("it ended by %v", r.cause)
+			}
+		},
+	}.run(t)
 }
 
 // Rule 16: once it is sick, a leader without callbacks extends no more, and its view ends at once.
 func TestRule16SickWithoutCallbacks(t *testing.T) {
 	for _, how := range []string{"error", "hangs"} {
-		t.Run(how, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				var sick atomic.Bool
-				asked, over := make(chan struct{}), make(chan struct{})
-				a := join(t, memory.NewDecider(), "a", func(c *config) {
-					c.OnElected, c.OnOusting = nil, nil
-					c.Healthy = func(context.Context) error {
-						if !sick.Load() {
-							return nil
-						}
-						if asked <- struct{}{}; how == "hangs" {
-							<-over
-						}
-						return errSick
+		scene(t, how, func(t *testing.T) {
+			var sick atomic.Bool
+			asked, over := make(chan struct{}), make(chan struct{})
+			_, a := leader(t, func(c *config) {
+				c.OnElected, c.OnOusting = nil, nil
+				c.Healthy = func(context.Context) error {
+					if !sick.Load() {
+						return nil
 					}
-				})
-				sleep(time.Second)
-				a.leads(t)
-				sick.Store(true)
-				begun := time.Now()
-				<-asked
-				if how == "hangs" {
-					sleep(T / 4)
-				}
-				synctest.Wait()
-				a.follows(t)
-				sick.Store(false)
-				close(over)
-				sleep(time.Second)
-				if n := len(a.opsSince(begun, le.OpExtend)); n > 0 {
-					t.Errorf("%d extensions after Healthy said no", n)
+					if asked <- struct{}{}; how == "hangs" {
+						<-over
+					}
+					return errSick
 				}
 			})
+			sick.Store(true)
+			begun := time.Now()
+			<-asked
+			if how == "hangs" {
+				sleep(T / 4)
+			}
+			synctest.Wait()
+			a.follows(t)
+			sick.Store(false)
+			close(over)
+			sleep(time.Second)
+			if n := len(a.opsSince(begun, le.OpExtend)); n > 0 {
+				t.Errorf("%d extensions after Healthy said no", n)
+			}
 		})
 	}
 }
@@ -168,112 +259,138 @@ func (c *stuckClock) Now() time.Time {
 	return c.Clock.Now()
 }
 
-// Ping is answered by a loop that moves, whatever the store and the callbacks do, and
-// until it has stopped; by one that is stuck it is not. And it changes nothing.
+// Ping says whether only a new process helps.
 func TestPing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := memory.NewDecider()
-		clock := &stuckClock{Clock: clocks.System()}
-		writes := 0
-		ctx, cancel := context.WithCancel(t.Context())
-		release := make(chan struct{})
-		c, err := le.Config{
-			Decider: store, LeaderID: "a", Clock: clock, TermLength: T, MaxClockSkew: S,
-			OnElected: func(context.Context, *le.TimeView) { <-release }, // heeds nothing
-			Trace:     &le.Trace{StoreOp: func(le.StoreOp) { writes++ }},
-		}.Start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ping := func() error {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			return c.Ping(ctx)
-		}
-		for range 100 {
+	scenes{
+		"not while the loop moves, whatever store and callbacks do": func(t *testing.T) {
+			store := memory.NewDecider()
+			clock := &stuckClock{Clock: clocks.System()}
+			writes := 0
+			release := make(chan struct{})
+			c, cancel := start(t, le.Config{
+				Decider: store, LeaderID: "a", Clock: clock, TermLength: T, MaxClockSkew: S,
+				OnElected: func(context.Context, *le.TimeView) { <-release }, // heeds nothing
+				Trace:     &le.Trace{StoreOp: func(le.StoreOp) { writes++ }},
+			})
+			ping := func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				return c.Ping(ctx)
+			}
+			for range 100 {
+				must(t, ping())
+				time.Sleep(T / 100)
+			}
+			synctest.Wait()
+			if writes > 4 { // a read, the acquisition, and an extension or two
+				t.Errorf("%d store operations in a term", writes)
+			}
+			store.Inject(memory.LoseRequests())
+			for range 4 {
+				time.Sleep(T)
+				if err := ping(); err != nil {
+					t.Errorf("while the store does not answer: %v", err)
+				}
+			}
+			stuck := make(chan struct{})
+			clock.stuck.Store(&stuck)
+			if err := ping(); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a loop that is stuck: %v", err)
+			}
+			clock.stuck.Store(nil)
+			close(stuck)
 			if err := ping(); err != nil {
-				t.Fatal(err)
+				t.Errorf("one that was: %v", err)
 			}
-			time.Sleep(T / 100)
-		}
-		synctest.Wait()
-		if writes > 4 { // a read, the acquisition, and an extension or two
-			t.Errorf("%d store operations in a term", writes)
-		}
-		store.Inject(memory.LoseRequests())
-		for range 4 {
-			time.Sleep(T)
-			if err := ping(); err != nil {
-				t.Errorf("while the store does not answer: %v", err)
+			close(release)
+			cancel()
+			<-c.Done()
+			ctx, over := context.WithCancel(t.Context())
+			over()
+			for range 20 {
+				if err := errors.Join(ping(), c.Ping(ctx), c.Resign(ctx)); err != nil {
+					t.Errorf("one that has stopped: %v", err)
+				}
 			}
-		}
-		stuck := make(chan struct{})
-		clock.stuck.Store(&stuck)
-		if err := ping(); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a loop that is stuck: %v", err)
-		}
-		clock.stuck.Store(nil)
-		close(stuck)
-		if err := ping(); err != nil {
-			t.Errorf("one that was: %v", err)
-		}
-		close(release)
-		cancel()
-		<-c.Done()
-		for range 20 { // ctx has ended as well
-			if err := errors.Join(ping(), c.Ping(ctx), c.Resign(ctx)); err != nil {
-				t.Errorf("one that has stopped: %v", err)
-			}
-		}
-	})
-}
-
-// If calls do not return though their ctx has ended, a candidate makes no more of them. It says so once a
-// minute, and Ping says so, since a new process would ask again.
-func TestPingOfCallsThatHang(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var l lines
-		a := join(t, memory.NewDecider(), "a", logged(&l))
-		sleep(T)
-		release := make(chan struct{})
-		a.store.Inject(memory.Hang(release))
-		sleep(4 * T)
-		if err := a.Ping(t.Context()); err != nil {
-			t.Errorf("too soon: %v", err)
-		}
-		sleep(time.Hour)
-		if err := a.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "no call to the store has returned") {
-			t.Errorf("Ping returns %v", err)
-		}
-		if n := l.count("none is made before one returns"); n < 58 || n > 62 {
-			t.Errorf("it was said %d times in an hour", n)
-		}
-		a.store.Inject(nil)
-		close(release)
-		sleep(2 * T)
-		if err := a.Ping(t.Context()); err != nil {
-			t.Error(err)
-		}
-		a.leads(t)
-	})
-}
-
-// A LeaderChanged that is always busy, with one call after another, is not stuck.
-func TestPingOfABusyCallback(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Replace(rival(1))
-		a := join(t, d, "a", func(c *config) {
-			c.LeaderChanged = func(context.Context, le.RaceEntry) { time.Sleep(T / 2) }
-		})
-		for i := range 30 {
-			d.Replace(rival(le.ElectionNumber(i + 2)))
-			sleep(T / 3)
+		},
+		"calls that hang, of which none is made more": func(t *testing.T) {
+			var l lines
+			a := join(t, memory.NewDecider(), "a", logged(&l))
+			sleep(T)
+			release := make(chan struct{})
+			a.store.Inject(memory.Hang(release))
+			sleep(4 * T)
 			if err := a.Ping(t.Context()); err != nil {
-				t.Fatalf("after %d records: %v", i, err)
+				t.Errorf("too soon: %v", err)
 			}
-		}
-	})
+			sleep(time.Hour)
+			if err := a.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "no call to the store has returned") {
+				t.Errorf("Ping returns %v", err)
+			}
+			if n := l.count("none is made before one returns"); n < 58 || n > 62 {
+				t.Errorf("it was said %d times in an hour", n)
+			}
+			a.store.Inject(nil)
+			close(release)
+			sleep(2 * T)
+			if err := a.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+			a.leads(t)
+		},
+		"not of a LeaderChanged that is always busy": func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(rival(1))
+			a := join(t, d, "a", func(c *config) {
+				c.LeaderChanged = func(context.Context, le.RaceEntry) { time.Sleep(T / 2) }
+			})
+			for i := range 30 {
+				d.Replace(rival(le.ElectionNumber(i + 2)))
+				sleep(T / 3)
+				if err := a.Ping(t.Context()); err != nil {
+					t.Fatalf("after %d records: %v", i, err)
+				}
+			}
+		},
+		"a LeaderChanged that is stuck, and a store that refuses for good": func(t *testing.T) {
+			news := make(chan struct{})
+			a := join(t, memory.NewDecider(), "a", func(c *config) { c.LeaderChanged = func(context.Context, le.RaceEntry) { <-news } })
+			sleep(4*T - time.Second)
+			if err := a.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+			sleep(2 * time.Second)
+			if err := a.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "LeaderChanged") {
+				t.Errorf("Ping returned %v", err)
+			}
+			close(news)
+			sleep(time.Second)
+			if err := a.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+
+			refused := fmt.Errorf("no such authority: %w", le.ErrPermanent)
+			a.store.Inject(func(op memory.Op) (f memory.Fault) {
+				if op.Kind != memory.Feed {
+					f.Err = refused
+				}
+				return f
+			})
+			sleep(3 * T)
+			if err := a.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+			sleep(3 * T)
+			if err := a.Ping(t.Context()); !errors.Is(err, le.ErrPermanent) {
+				t.Errorf("Ping returned %v", err)
+			}
+			a.store.Inject(nil)
+			sleep(T)
+			if err := a.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+		},
+	}.run(t)
 }
 
 // startled is a store whose tokens panic once, when armed: user code that runs in a campaign's loop.
@@ -318,10 +435,7 @@ func TestLoopThatIsEndedIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := &startled{RaceDecider: memory.NewDecider().Polled(), ends: true}
 		d.armed.Store(true)
-		c, err := le.Config{Decider: d, LeaderID: "a", TermLength: T, MaxClockSkew: S}.Start(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, _ := start(t, le.Config{Decider: d, LeaderID: "a", TermLength: T, MaxClockSkew: S})
 		if l, err := c.Lead(t.Context()); l != nil || err == nil {
 			t.Errorf("Lead returns %v, %v", l, err)
 		}
@@ -370,58 +484,3 @@ type leaping struct {
 }
 
 func (c *leaping) Now() time.Time { return c.Clock.Now().Add(time.Duration(c.by.Load())) }
-
-// A view that has run out has run out, even if Healthy is late as well when the process looks again.
-func TestRule16ViewEndsBeforeHealth(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		release := make(chan struct{})
-		var hang atomic.Bool
-		clock := &leaping{Clock: clocks.System()}
-		a := join(t, memory.NewDecider(), "a", stayOn, func(c *config) {
-			c.Clock = clock
-			c.Healthy = func(context.Context) error {
-				if hang.Load() {
-					<-release
-				}
-				return nil
-			}
-		})
-		sleep(time.Second)
-		hang.Store(true)
-		sleep(6*time.Second + time.Second/2) // it is asked for the extension at 7 s
-		clock.by.Store(int64(time.Minute))
-		sleep(2 * time.Second)
-		hang.Store(false)
-		close(release)
-		synctest.Wait()
-		if r := a.leadership(t, 0); !errors.Is(r.cause, le.ErrExpired) {
-			t.Errorf("it ended by %v", r.cause)
-		}
-	})
-}
-
-// Once returns when its Wait is over, and asks Healthy no more, which may not return.
-func TestOnceEndsWhileSick(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		begin, release, over := time.Now(), make(chan struct{}), make(chan error, 1)
-		go func() {
-			over <- le.Config{Decider: memory.NewDecider(), LeaderID: "b", TermLength: T, MaxClockSkew: S, Healthy: func(context.Context) error {
-				if time.Since(begin) >= 4*T {
-					<-release
-				}
-				return errSick
-			}}.Once(t.Context(), le.OnceOptions{Hold: 20 * time.Hour, Wait: 4 * T}, func(context.Context, *le.TimeView) error { return nil })
-		}()
-		sleep(4*T + time.Second)
-		select {
-		case err := <-over:
-			if !errors.Is(err, le.ErrUnhealthy) {
-				t.Error(err)
-			}
-		default:
-			t.Error("a second after its Wait it has not returned")
-		}
-		close(release)
-		synctest.Wait()
-	})
-}

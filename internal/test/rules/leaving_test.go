@@ -21,85 +21,79 @@ import (
 // then the view, then the release.
 func TestRule09DrainsBeforeItReleases(t *testing.T) {
 	for _, how := range []string{"ctx", "Resign", "StepDown", "Transfer", "unhealthy"} {
-		t.Run(how, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				elected, ousting := make(chan struct{}), make(chan struct{})
-				cause := errors.New("enough")
-				var sick atomic.Bool
-				var m *member
-				ctx, cancel := context.WithCancelCause(t.Context())
-				m = join(t, d, "a", func(c *config) {
-					inner := c.OnElected
-					c.DrainTimeout = 10 * time.Minute
-					c.OnElected = func(ctx context.Context, v *le.TimeView) {
-						inner(ctx, v)
-						<-elected
-					}
-					c.OnOusting = func(context.Context) { <-ousting }
-					c.Healthy = func(context.Context) error {
-						if sick.Load() {
-							return errors.New("sick")
-						}
-						return nil
-					}
-				})
-				sleep(time.Second)
-				r := m.leadership(t, 0)
-				want := le.ErrResigned
-				switch how {
-				case "ctx":
-					want = context.Canceled
-					m.stop()
-				case "Resign":
-					go m.Resign(ctx)
-				case "StepDown":
-					if err := le.StepDown(t.Context(), d, false); err != nil {
-						t.Fatal(err)
-					}
-				case "Transfer":
-					if err := le.Transfer(t.Context(), d, "b"); err != nil {
-						t.Fatal(err)
-					}
-				case "unhealthy":
-					want = le.ErrUnhealthy
-					sick.Store(true)
-					sleep(6 * time.Second)
+		scene(t, how, func(t *testing.T) {
+			d := memory.NewDecider()
+			elected, ousting := make(chan struct{}), make(chan struct{})
+			cause := errors.New("enough")
+			var sick atomic.Bool
+			var m *member
+			ctx, cancel := context.WithCancelCause(t.Context())
+			m = join(t, d, "a", func(c *config) {
+				inner := c.OnElected
+				c.DrainTimeout = 10 * time.Minute
+				c.OnElected = func(ctx context.Context, v *le.TimeView) {
+					inner(ctx, v)
+					<-elected
 				}
-				synctest.Wait()
-				if !errors.Is(context.Cause(r.ctx), want) {
-					t.Fatalf("cause %v, want %v", context.Cause(r.ctx), want)
-				}
-				for range 2 {
-					sleep(time.Minute)
-					if m.Status() != le.Draining || !r.view.ValueInFuture() || d.Entry().Vacant() {
-						t.Fatalf("%v, view alive %v, record %+v: want the lease kept", m.Status(), r.view.ValueInFuture(), d.Entry())
+				c.OnOusting = func(context.Context) { <-ousting }
+				c.Healthy = func(context.Context) error {
+					if sick.Load() {
+						return errors.New("sick")
 					}
-					select {
-					case <-elected:
-					default:
-						close(elected)
-					}
+					return nil
 				}
-				// OnElected has returned, OnOusting has not: still held. Look at
-				// the view at the very moment of the release.
-				alive := false
-				m.store.Inject(func(op memory.Op) memory.Fault {
-					if op.Kind == memory.Write && op.Entry.Vacant() {
-						alive = r.view.ValueInFuture()
-					}
-					return memory.Fault{}
-				})
-				close(ousting)
-				synctest.Wait()
-				if !d.Entry().Vacant() {
-					t.Fatalf("not released at once: %+v", d.Entry())
-				}
-				if alive || r.view.ValueInFuture() {
-					t.Fatal("the view was alive when the record was released")
-				}
-				cancel(cause)
 			})
+			sleep(time.Second)
+			r := m.leadership(t, 0)
+			want := le.ErrResigned
+			switch how {
+			case "ctx":
+				want = context.Canceled
+				m.stop()
+			case "Resign":
+				go m.Resign(ctx)
+			case "StepDown":
+				must(t, le.StepDown(t.Context(), d, false))
+			case "Transfer":
+				must(t, le.Transfer(t.Context(), d, "b"))
+			case "unhealthy":
+				want = le.ErrUnhealthy
+				sick.Store(true)
+				sleep(6 * time.Second)
+			}
+			synctest.Wait()
+			if !errors.Is(context.Cause(r.ctx), want) {
+				t.Fatalf("cause %v, want %v", context.Cause(r.ctx), want)
+			}
+			for range 2 {
+				sleep(time.Minute)
+				if m.Status() != le.Draining || !r.view.ValueInFuture() || d.Entry().Vacant() {
+					t.Fatalf("%v, view alive %v, record %+v: want the lease kept", m.Status(), r.view.ValueInFuture(), d.Entry())
+				}
+				select {
+				case <-elected:
+				default:
+					close(elected)
+				}
+			}
+			// OnElected has returned, OnOusting has not: still held. Look at
+			// the view at the very moment of the release.
+			alive := false
+			m.store.Inject(func(op memory.Op) memory.Fault {
+				if op.Kind == memory.Write && op.Entry.Vacant() {
+					alive = r.view.ValueInFuture()
+				}
+				return memory.Fault{}
+			})
+			close(ousting)
+			synctest.Wait()
+			if !d.Entry().Vacant() {
+				t.Fatalf("not released at once: %+v", d.Entry())
+			}
+			if alive || r.view.ValueInFuture() {
+				t.Fatal("the view was alive when the record was released")
+			}
+			cancel(cause)
 		})
 	}
 }
@@ -158,44 +152,136 @@ func TestRule09DrainTimeout(t *testing.T) {
 func TestRule09ReleaseGivenUp(t *testing.T) {
 	for name, fault := range map[string]memory.Faults{"lost": memory.LoseRequests(), "hangs": memory.Slow(time.Hour)} {
 		for _, term := range []time.Duration{5 * time.Second, T, 10 * time.Minute} {
-			t.Run(fmt.Sprintf("%s, T=%v", name, term), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					d := memory.NewDecider()
-					a := join(t, d, "a", func(c *config) { c.TermLength = term })
-					sleep(time.Second)
-					a.leads(t)
-					a.store.Inject(fault)
-					begin := time.Now()
-					end := d.Entry().TermExpiry
-					a.stop()
-					<-a.Done()
-					near(t, "giving up", time.Since(begin), min(end.Sub(begin), 10*time.Second), 200*time.Millisecond)
-					if tries := len(a.opsSince(begin)); tries < 2 {
-						t.Errorf("%d tries", tries)
-					}
-				})
+			scene(t, fmt.Sprintf("%s, T=%v", name, term), func(t *testing.T) {
+				d, a := leader(t, func(c *config) { c.TermLength = term })
+				a.store.Inject(fault)
+				begin := time.Now()
+				end := d.Entry().TermExpiry
+				a.stop()
+				<-a.Done()
+				near(t, "giving up", time.Since(begin), min(end.Sub(begin), 10*time.Second), 200*time.Millisecond)
+				if tries := len(a.opsSince(begin)); tries < 2 {
+					t.Errorf("%d tries", tries)
+				}
 			})
 		}
 	}
 }
 
-// Rule 9: a standby that stops while its acquisition hangs is not kept by it for
-// longer either.
-func TestRule09StandbyStopsInTime(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
-			c.TermLength = 10 * time.Minute
-			c.Decider.(*memory.Decider).Inject(memory.Slow(time.Hour).On(memory.Write))
-		})
-		sleep(time.Second)
-		begin := time.Now()
-		a.stop()
-		<-a.Done()
-		if took := time.Since(begin); took > 10*time.Second+200*time.Millisecond {
-			t.Errorf("stopping took %v", took)
-		}
-	})
+// Rule 9: who stops, and how soon.
+func TestRule09Stopping(t *testing.T) {
+	scenes{
+		"a standby whose acquisition hangs": func(t *testing.T) {
+			a := join(t, memory.NewDecider(), "a", func(c *config) {
+				c.TermLength = 10 * time.Minute
+				c.Decider.(*memory.Decider).Inject(memory.Slow(time.Hour).On(memory.Write))
+			})
+			sleep(time.Second)
+			begin := time.Now()
+			a.stop()
+			<-a.Done()
+			if took := time.Since(begin); took > 10*time.Second+200*time.Millisecond {
+				t.Errorf("stopping took %v", took)
+			}
+		},
+		"whose acquisition was refused, and read back": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", func(c *config) {
+				c.Decider.(*memory.Decider).Inject(memory.Always(memory.Fault{Err: le.ErrDenied}).On(memory.Write))
+				polled(c)
+			})
+			sleep(T / 4)
+			begin := time.Now()
+			a.stop()
+			<-a.Done()
+			if took := time.Since(begin); took > time.Second {
+				t.Errorf("stopping took %v", took)
+			}
+		},
+		"whose acquisition hangs, and may still land": func(t *testing.T) {
+			d := memory.NewDecider()
+			release := make(chan struct{})
+			a := join(t, d, "a", func(c *config) {
+				c.Decider.(*memory.Decider).Inject(memory.Hang(release).On(memory.Write).Times(1))
+				polled(c)
+			})
+			sleep(100 * time.Millisecond)
+			a.stop()
+			sleep(5 * time.Second) // given up after 3.75 s
+			close(release)
+			<-a.Done()
+			if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first {
+				t.Errorf("left behind: %+v", e)
+			}
+		},
+		"whose acquisition fails late, after a read that did not show it": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", faulty(memory.Always(memory.Fault{Hang: after(T / 3), Err: memory.ErrLost, Lands: true}).On(memory.Write).Times(1)), polled)
+			sleep(time.Second)
+			begin := time.Now()
+			a.quit()
+			if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first {
+				t.Errorf("the record is %+v after %v, want it released", e, time.Since(begin))
+			}
+		},
+		"whose wall clock was set back": func(t *testing.T) {
+			d := memory.NewDecider()
+			clock := clocks.NewOffset(nil, 0)
+			a := join(t, d, "a", stayOn, func(c *config) { c.Clock = clock })
+			sleep(time.Second)
+			clock.Set(-7 * time.Hour)
+			a.store.Inject(memory.Fail(errors.New("cut off")))
+			a.stop()
+			begin := time.Now()
+			<-a.Done()
+			if took := time.Since(begin); took > T+time.Second {
+				t.Errorf("stopping took %v", took)
+			}
+		},
+		"in a long term, while a call hangs": func(t *testing.T) {
+			d, a := leader(t, func(c *config) { c.TermLength = time.Hour })
+			release := make(chan struct{})
+			defer close(release)
+			a.store.Inject(memory.Hang(release).On(memory.Write).Times(1))
+			sleep(30 * time.Minute) // its extension hangs
+			began := time.Now()
+			a.quit()
+			if e := d.Entry(); !e.Vacant() || time.Since(began) > 10*time.Second {
+				t.Errorf("stopped after %v; the record is %+v, want it released", time.Since(began), e)
+			}
+		},
+		"the time for the release counts from the return of the callbacks": func(t *testing.T) {
+			d, a := leader(t, func(c *config) {
+				c.DrainTimeout = time.Minute
+				c.OnOusting = func(context.Context) { time.Sleep(40 * time.Second) }
+			})
+			a.stop()
+			sleep(39900 * time.Millisecond)
+			a.store.Inject(memory.LoseRequests().On(memory.Write).Times(1)) // the first try
+			<-a.Done()
+			if !d.Entry().Vacant() {
+				t.Errorf("left behind: %+v", d.Entry())
+			}
+		},
+		"after an outage, however long its last pause would be": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", polled, func(c *config) { c.TermLength = 5 * time.Minute })
+			sleep(100 * time.Second)
+			a.store.Inject(memory.LoseRequests())
+			sleep(140 * time.Second)
+			failed := len(a.opsSince(time.Time{}))
+			for len(a.opsSince(time.Time{})) == failed {
+				sleep(time.Second)
+			}
+			a.leads(t)
+			a.store.Inject(nil)
+			begun := time.Now()
+			a.quit()
+			if took := time.Since(begun); !d.Entry().Vacant() || took > 2*time.Second {
+				t.Errorf("left after %v with %+v, want it released at once", took, d.Entry())
+			}
+		},
+	}.run(t)
 }
 
 // Rule 9: with a store that stays away, who stops waits for that doubt for half a term at most, and
@@ -232,277 +318,112 @@ func TestRule09StopsWithAnAcquisitionInFlight(t *testing.T) {
 		"lands late":      {Late: 3 * time.Second, Delay: time.Hour, Err: memory.ErrLost},
 		"lost on its way": {AnswerDelay: time.Second, Err: memory.ErrLost},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				a := join(t, d, "a", func(c *config) {
-					c.Decider.(*memory.Decider).Inject(memory.Always(fault).On(memory.Write).Times(1))
-					polled(c)
-				})
-				sleep(100 * time.Millisecond)
-				begin := time.Now()
-				a.stop()
-				<-a.Done()
-				if took := time.Since(begin); took > T/2+time.Second {
-					t.Fatalf("stopping took %v, want at most T/2 and a round trip", took)
-				}
-				sleep(T)
-				if e := d.Entry(); !e.Vacant() {
-					t.Fatalf("left behind: %+v", e)
-				}
-				if a.count() != 0 {
-					t.Fatal("OnElected was called by a campaign that was stopping")
-				}
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", func(c *config) {
+				c.Decider.(*memory.Decider).Inject(memory.Always(fault).On(memory.Write).Times(1))
+				polled(c)
 			})
+			sleep(100 * time.Millisecond)
+			begin := time.Now()
+			a.stop()
+			<-a.Done()
+			if took := time.Since(begin); took > T/2+time.Second {
+				t.Fatalf("stopping took %v, want at most T/2 and a round trip", took)
+			}
+			sleep(T)
+			if e := d.Entry(); !e.Vacant() {
+				t.Fatalf("left behind: %+v", e)
+			}
+			if a.count() != 0 {
+				t.Fatal("OnElected was called by a campaign that was stopping")
+			}
 		})
 	}
-}
-
-// Rule 9: an acquisition that was refused, and read back since, holds up no stop.
-func TestRule09RefusedAcquisitionHoldsUpNoStop(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Always(memory.Fault{Err: le.ErrDenied}).On(memory.Write))
-			polled(c)
-		})
-		sleep(T / 4)
-		begin := time.Now()
-		a.stop()
-		<-a.Done()
-		if took := time.Since(begin); took > time.Second {
-			t.Errorf("stopping took %v", took)
-		}
-	})
-}
-
-// Rule 9: it is remembered as long as a call hangs that may still land.
-func TestRule09StoppingRemembersWhatHangs(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		release := make(chan struct{})
-		a := join(t, d, "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Hang(release).On(memory.Write).Times(1))
-			polled(c)
-		})
-		sleep(100 * time.Millisecond)
-		a.stop()
-		sleep(5 * time.Second) // given up after 3.75 s
-		close(release)
-		<-a.Done()
-		if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first {
-			t.Errorf("left behind: %+v", e)
-		}
-	})
-}
-
-// Rule 16: an answer of Healthy that was asked for before a write is not good for the
-// next one.
-func TestRule16HealthOlderThanAWrite(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		begin := time.Now()
-		var asked []time.Time
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
-			c.PollInterval = time.Second
-			c.Healthy = func(context.Context) error {
-				asked = append(asked, time.Now())
-				switch passed := time.Since(begin); {
-				case passed >= 7*time.Second && passed < 7500*time.Millisecond:
-					return errors.New("sick")
-				case passed >= 8*time.Second && passed < 9*time.Second:
-					time.Sleep(2 * time.Second)
-				}
-				return nil
-			}
-			elected := c.OnElected
-			c.OnElected = func(ctx context.Context, v *le.TimeView) {
-				elected(ctx, v)
-				time.Sleep(2 * time.Second) // released while Healthy is being asked
-			}
-		})
-		sleep(2 * T)
-		a.quit()
-		var last time.Time // when the last write began
-		for _, op := range a.opsSince(begin, le.OpAcquire, le.OpExtend, le.OpRelease) {
-			if op.Kind == le.OpAcquire {
-				fresh := false
-				for _, at := range asked {
-					fresh = fresh || !at.Before(last) && !at.After(op.Start)
-				}
-				if !fresh {
-					t.Errorf("claimed at %v by an answer from before the write at %v", op.Start.Sub(begin), last.Sub(begin))
-				}
-			}
-			last = op.Start
-		}
-		if a.count() < 2 {
-			t.Fatalf("led %d times", a.count())
-		}
-	})
 }
 
 // Rule 15: whoever resigned, or was asked to step down, cools down for one term.
 func TestRule15SitsOutOneTerm(t *testing.T) {
 	for _, how := range []string{"Resign", "StepDown"} {
-		t.Run(how, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				a := join(t, d, "a")
-				sleep(time.Second)
-				begin := time.Now()
-				var err error
-				if how == "Resign" {
-					err = a.Resign(t.Context())
-				} else {
-					err = le.StepDown(t.Context(), d, false)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				synctest.Wait()
-				if !d.Entry().Vacant() {
-					t.Fatalf("not released: %+v", d.Entry())
-				}
-				sleep(T - time.Millisecond)
-				a.follows(t)
-				sleep(2 * time.Millisecond)
-				a.leads(t)
-				near(t, "cooldown", a.leadership(t, 1).from.Sub(begin), T, time.Millisecond)
-			})
+		scene(t, how, func(t *testing.T) {
+			d, a := leader(t)
+			begin := time.Now()
+			var err error
+			if how == "Resign" {
+				err = a.Resign(t.Context())
+			} else {
+				err = le.StepDown(t.Context(), d, false)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if !d.Entry().Vacant() {
+				t.Fatalf("not released: %+v", d.Entry())
+			}
+			sleep(T - time.Millisecond)
+			a.follows(t)
+			sleep(2 * time.Millisecond)
+			a.leads(t)
+			near(t, "cooldown", a.leadership(t, 1).from.Sub(begin), T, time.Millisecond)
 		})
 	}
 }
 
-// Rule 15: the others have a whole term from the release on, however late that is.
-func TestRule15SitsOutOneTermFromTheRelease(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", polled)
-		sleep(time.Second)
-		a.store.Inject(memory.Slow(3 * time.Second).On(memory.Write))
-		if err := a.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		begin := time.Now()
-		if e := d.Entry(); !e.Vacant() {
-			t.Fatalf("not released: %+v", e)
-		}
-		a.store.Inject(nil)
-		sleep(T - time.Millisecond)
-		a.follows(t)
-		if n := len(a.opsSince(begin, le.OpAcquire)); n > 0 {
-			t.Fatalf("%d writes within a term of the release", n)
-		}
-		sleep(2 * time.Millisecond)
-		a.leads(t)
-	})
-}
-
-// Rule 15: a candidate that does not lead only cools down.
-func TestRule15ResignWithoutLeading(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a")
-		synctest.Wait()
-		b := join(t, d, "b")
-		sleep(time.Second)
-		if err := b.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		a.quit()
-		sleep(T - time.Second)
-		b.follows(t)
-		sleep(2 * time.Second)
-		b.leads(t)
-	})
-}
-
-// Rule 15: the cooldown's end is no poll: a vacancy that was read during it is taken then.
-func TestRule15CooldownEndsBetweenPolls(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a")
-		synctest.Wait()
-		b := join(t, d, "b", polled, func(c *config) { c.PollInterval = T * 7 / 10 })
-		sleep(time.Second)
-		a.quit()
-		begin := time.Now()
-		if err := b.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		sleep(T + time.Millisecond)
-		b.leads(t)
-		near(t, "cooldown", b.leadership(t, 0).from.Sub(begin), T, time.Millisecond)
-	})
-}
-
-// Rule 16: health is asked before each campaign and each extension; late is
-// unhealthy; a sick candidate is asked every PollInterval.
-func TestRule16Health(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		var asked atomic.Int64
-		var answer atomic.Pointer[error]
-		var delay atomic.Int64
-		sick := errors.New("sick")
-		a := join(t, d, "a", func(c *config) {
-			c.PollInterval = 3 * time.Second
-			c.Healthy = func(ctx context.Context) error {
-				asked.Add(1)
-				time.Sleep(time.Duration(delay.Load())) // ignores ctx
-				if err := answer.Load(); err != nil {
-					return *err
-				}
-				return nil
+// Rule 15: who resigned stays out for a term.
+func TestRule15Cooldown(t *testing.T) {
+	scenes{
+		"from the release on": func(t *testing.T) {
+			d, a := leader(t, polled)
+			a.store.Inject(memory.Slow(3 * time.Second).On(memory.Write))
+			must(t, a.Resign(t.Context()))
+			begin := time.Now()
+			if e := d.Entry(); !e.Vacant() {
+				t.Fatalf("not released: %+v", e)
 			}
-		})
-		sleep(20 * time.Second)
-		a.leads(t)
-		if asked.Load() != 3 {
-			t.Fatalf("asked %d times, want once for the campaign and twice for extensions", asked.Load())
-		}
-		delay.Store(int64(5 * time.Second)) // longer than T/4
-		sleep(time.Second + T/4 + time.Millisecond)
-		a.follows(t)
-		if !errors.Is(a.leadership(t, 0).cause, le.ErrUnhealthy) || !d.Entry().Vacant() {
-			t.Fatalf("cause %v, record %+v after a late answer", a.leadership(t, 0).cause, d.Entry())
-		}
-		sleep(time.Minute)
-		a.follows(t)
-		if a.count() != 1 {
-			t.Fatalf("%d leaderships: a late answer counted as healthy", a.count())
-		}
-		delay.Store(0)
-		answer.Store(&sick)
-		sleep(10 * time.Second)
-		n := asked.Load()
-		sleep(30 * time.Second)
-		if got := asked.Load() - n; got != 10 {
-			t.Fatalf("asked %d times in 30 s while sick, want every PollInterval", got)
-		}
-		answer.Store(nil)
-		sleep(3 * time.Second)
-		a.leads(t)
-	})
-}
-
-// Rule 9: where the wall clock was set back, a release that cannot be written is
-// given up when the term has run out by the monotonic clock.
-func TestRule09ReleaseGivenUpByTheMonotonicClock(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		clock := clocks.NewOffset(nil, 0)
-		a := join(t, d, "a", stayOn, func(c *config) { c.Clock = clock })
-		sleep(time.Second)
-		clock.Set(-7 * time.Hour)
-		a.store.Inject(memory.Fail(errors.New("cut off")))
-		a.stop()
-		begin := time.Now()
-		<-a.Done()
-		if took := time.Since(begin); took > T+time.Second {
-			t.Errorf("stopping took %v", took)
-		}
-	})
+			a.store.Inject(nil)
+			sleep(T - time.Millisecond)
+			a.follows(t)
+			if n := len(a.opsSince(begin, le.OpAcquire)); n > 0 {
+				t.Fatalf("%d writes within a term of the release", n)
+			}
+			sleep(2 * time.Millisecond)
+			a.leads(t)
+		},
+		"though it did not lead": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a")
+			synctest.Wait()
+			b := join(t, d, "b")
+			sleep(time.Second)
+			must(t, b.Resign(t.Context()))
+			a.quit()
+			sleep(T - time.Second)
+			b.follows(t)
+			sleep(2 * time.Second)
+			b.leads(t)
+		},
+		"its end is no poll: a vacancy that was read is acquired then": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a")
+			synctest.Wait()
+			b := join(t, d, "b", polled, func(c *config) { c.PollInterval = T * 7 / 10 })
+			sleep(time.Second)
+			a.quit()
+			begin := time.Now()
+			must(t, b.Resign(t.Context()))
+			sleep(T + time.Millisecond)
+			b.leads(t)
+			near(t, "cooldown", b.leadership(t, 0).from.Sub(begin), T, time.Millisecond)
+		},
+		"unless an operator names it": func(t *testing.T) {
+			d, a := leader(t)
+			must(t, a.Resign(t.Context()))
+			must(t, le.Transfer(t.Context(), d, "a"))
+			synctest.Wait()
+			a.leads(t)
+		},
+	}.run(t)
 }
 
 // Resign returns after a term, whatever the clock shows, if the store cannot be reached.
@@ -511,51 +432,23 @@ func TestContractResignWithoutAStore(t *testing.T) {
 		"the clock is wrong for good": func(c *boundedOffset) { c.bound.bound.Store(int64(clocks.Unbounded)) },
 		"the clock was set back":      func(c *boundedOffset) { c.Set(-time.Hour) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				clock := boundedOffset{clocks.NewOffset(nil, 0), &boundedClock{}}
-				clock.bound.bound.Store(int64(time.Millisecond))
-				a := join(t, memory.NewDecider(), "a", on(clock))
-				sleep(time.Second)
-				a.leads(t)
-				a.store.Inject(memory.Fail(errors.New("cut off")))
-				spoil(&clock)
-				sleep(T / 2)
-				begun := time.Now()
-				ctx, cancel := context.WithTimeout(t.Context(), 100*T)
-				defer cancel()
-				err := a.Resign(ctx)
-				if took := time.Since(begun); err != nil || took > T {
-					t.Errorf("returned after %v: %v", took, err)
-				}
-				a.follows(t)
-			})
+		scene(t, name, func(t *testing.T) {
+			clock := boundedOffset{clocks.NewOffset(nil, 0), &boundedClock{}}
+			clock.bound.bound.Store(int64(time.Millisecond))
+			_, a := leader(t, on(clock))
+			a.store.Inject(memory.Fail(errors.New("cut off")))
+			spoil(&clock)
+			sleep(T / 2)
+			begun := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 100*T)
+			defer cancel()
+			err := a.Resign(ctx)
+			if took := time.Since(begun); err != nil || took > T {
+				t.Errorf("returned after %v: %v", took, err)
+			}
+			a.follows(t)
 		})
 	}
-}
-
-// Rule 18, where a feed tells of the request before the acquisition's answer is here.
-func TestRule18RequestOvertakesTheAnswer(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		b := join(t, d, "b", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
-				if op.Kind == memory.Write {
-					return memory.Fault{AnswerDelay: time.Second}
-				}
-				return memory.Fault{}
-			})
-		})
-		sleep(100 * time.Millisecond)
-		if err := le.Transfer(t.Context(), d, "c"); err != nil {
-			t.Fatal(err)
-		}
-		c := join(t, d, "c")
-		sleep(5 * time.Second)
-		if c.leads(t); b.count() > 0 || d.Entry().ElectionNumber != first+1 {
-			t.Errorf("b led %d times; %+v", b.count(), d.Entry())
-		}
-	})
 }
 
 // Rule 18, where the request comes when the view is over, and the term is not: it is
@@ -565,93 +458,27 @@ func TestRule18RequestAfterTheView(t *testing.T) {
 		"StepDown": func(ctx context.Context, d le.RaceDecider) error { return le.StepDown(ctx, d, false) },
 		"Transfer": func(ctx context.Context, d le.RaceDecider) error { return le.Transfer(ctx, d, "c") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				a := join(t, d, "a", func(c *config) {
-					elected := c.OnElected
-					c.OnElected = func(ctx context.Context, v *le.TimeView) {
-						elected(ctx, v)
-						time.Sleep(800 * time.Millisecond) // until the term is nearly over
-					}
-				})
-				sleep(time.Second)
-				c := join(t, d, "c")
-				a.leads(t)
-				a.store.Inject(memory.Fail(errors.New("cut off")))
-				sleep(T - S - 500*time.Millisecond) // the view ends at 14 s
-				a.follows(t)
-				if err := ask(t.Context(), d); err != nil {
-					t.Fatal(err)
-				}
-				a.store.Inject(nil)
-				sleep(2 * time.Second)
-				if c.leads(t); a.count() != 1 {
-					t.Errorf("a had %d leaderships", a.count())
+		scene(t, name, func(t *testing.T) {
+			d, a := leader(t, func(c *config) {
+				elected := c.OnElected
+				c.OnElected = func(ctx context.Context, v *le.TimeView) {
+					elected(ctx, v)
+					time.Sleep(800 * time.Millisecond) // until the term is nearly over
 				}
 			})
+			c := join(t, d, "c")
+			a.leads(t)
+			a.store.Inject(memory.Fail(errors.New("cut off")))
+			sleep(T - S - 500*time.Millisecond) // the view ends at 14 s
+			a.follows(t)
+			must(t, ask(t.Context(), d))
+			a.store.Inject(nil)
+			sleep(2 * time.Second)
+			if c.leads(t); a.count() != 1 {
+				t.Errorf("a had %d leaderships", a.count())
+			}
 		})
 	}
-}
-
-// Resign of a candidate whose acquisition is under way returns when what it won is
-// released.
-func TestContractResignWaitsForAnAcquisition(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Slow(2 * time.Second).On(memory.Write).Times(1))
-		}, polled)
-		sleep(100 * time.Millisecond) // it has not landed
-		if err := a.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first || a.count() > 0 {
-			t.Errorf("the record is %+v after %d leaderships, want it won, and released", e, a.count())
-		}
-	})
-}
-
-// Rule 9, with a term so long that a call may hang for minutes: at the end it is given
-// up in time for the release.
-func TestRule09ACallThatHangsDoesNotKeepTheRelease(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) { c.TermLength = time.Hour })
-		sleep(time.Second)
-		a.leads(t)
-		release := make(chan struct{})
-		defer close(release)
-		a.store.Inject(memory.Hang(release).On(memory.Write).Times(1))
-		sleep(30 * time.Minute) // its extension hangs
-		began := time.Now()
-		a.quit()
-		if e := d.Entry(); !e.Vacant() || time.Since(began) > 10*time.Second {
-			t.Errorf("stopped after %v; the record is %+v, want it released", time.Since(began), e)
-		}
-	})
-}
-
-// Resign does not wait for an acquisition that did not happen for longer than a term of
-// one's own, whatever term it would have taken.
-func TestContractResignAwaitsATermAtMost(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		e := rival(3)
-		e.TermLength, e.TermExpiry = 10*T, time.Now().Add(-T)
-		d.Replace(e)
-		a := join(t, d, "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.LoseRequests().On(memory.Write).Times(1))
-		}, polled)
-		sleep(100 * time.Millisecond) // it was lost
-		began := time.Now()
-		if err := a.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(began); took > T {
-			t.Errorf("Resign took %v", took)
-		}
-	})
 }
 
 // released fails unless the record is vacant and the leadership that it names is the given one.
@@ -666,46 +493,44 @@ func released(t *testing.T, d *memory.Decider, number le.ElectionNumber) {
 // makes one try reads again, and releases what it has won.
 func TestRule09StaleReadSettlesNothing(t *testing.T) {
 	for _, how := range []string{"stops", "resigns", "tries once"} {
-		t.Run(how, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				d.Replace(vacantAt(7))
-				before, err := d.ReadCurrent(t.Context())
-				if err != nil {
-					t.Fatal(err)
+		scene(t, how, func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(vacantAt(7))
+			before, err := d.ReadCurrent(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			lags := false // the next read is answered by a replica that does
+			handle := d.Handle()
+			store := &lying{handle.Polled(), func(e *le.RaceEntry, err error) (*le.RaceEntry, error) {
+				if lags {
+					lags, e = false, before.Clone()
 				}
-				lags := false // the next read is answered by a replica that does
-				handle := d.Handle()
-				store := &lying{handle.Polled(), func(e *le.RaceEntry, err error) (*le.RaceEntry, error) {
-					if lags {
-						lags, e = false, before.Clone()
-					}
-					return e, err
-				}}
-				handle.Inject(func(op memory.Op) (f memory.Fault) {
-					if op.Kind == memory.Write && !op.Entry.Vacant() {
-						lags = true
-						f.Err, f.Lands, f.AnswerDelay = memory.ErrLost, true, 100*time.Millisecond
-					}
-					return f
-				})
-				if how == "tries once" {
-					c := le.Config{Decider: store, LeaderID: "a", TermLength: T, MaxClockSkew: S, Logger: slog.New(slog.DiscardHandler)}
-					if _, err := c.TryAcquire(t.Context()); err == nil {
-						t.Error("it leads")
-					}
-					released(t, d, 8)
-					return
+				return e, err
+			}}
+			handle.Inject(func(op memory.Op) (f memory.Fault) {
+				if op.Kind == memory.Write && !op.Entry.Vacant() {
+					lags = true
+					f.Err, f.Lands, f.AnswerDelay = memory.ErrLost, true, 100*time.Millisecond
 				}
-				a := join(t, d, "a", func(c *config) { c.Decider = store })
-				sleep(50 * time.Millisecond) // its acquisition has landed
-				if how == "stops" {
-					a.quit()
-				} else if err := a.Resign(t.Context()); err != nil {
-					t.Error(err)
+				return f
+			})
+			if how == "tries once" {
+				c := le.Config{Decider: store, LeaderID: "a", TermLength: T, MaxClockSkew: S, Logger: slog.New(slog.DiscardHandler)}
+				if _, err := c.TryAcquire(t.Context()); err == nil {
+					t.Error("it leads")
 				}
 				released(t, d, 8)
-			})
+				return
+			}
+			a := join(t, d, "a", func(c *config) { c.Decider = store })
+			sleep(50 * time.Millisecond) // its acquisition has landed
+			if how == "stops" {
+				a.quit()
+			} else if err := a.Resign(t.Context()); err != nil {
+				t.Error(err)
+			}
+			released(t, d, 8)
 		})
 	}
 }

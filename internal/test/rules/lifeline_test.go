@@ -142,23 +142,21 @@ var lifelineStyles = map[string]func(*config){
 // number, after a read that shows that the dead one holds it.
 func TestLifeline02AcquiredAtOnce(t *testing.T) {
 	for name, style := range lifelineStyles {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				_, a, b, of, k := pair(t, style)
-				died, number := time.Now(), a.View().ElectionNumber()
-				of.kill(a)
-				sleep(time.Millisecond)
-				b.leads(t)
-				if got := b.View().ElectionNumber(); got != number+1 {
-					t.Errorf("token %d after %d", got, number)
-				}
-				if reads, writes := b.opsSince(died, le.OpRead), b.opsSince(died, le.OpAcquire); len(reads) > 1 || len(writes) != 1 || len(b.opsSince(died)) != len(reads)+1 {
-					t.Errorf("%d operations, want one read at most and one write: %v", len(b.opsSince(died)), b.opsSince(died))
-				}
-				if want := a.Leader().Incarnation; !slices.Contains(k.buried, want) {
-					t.Errorf("%q was not buried: %v", want, k.buried)
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			_, a, b, of, k := pair(t, style)
+			died, number := time.Now(), a.View().ElectionNumber()
+			of.kill(a)
+			sleep(time.Millisecond)
+			b.leads(t)
+			if got := b.View().ElectionNumber(); got != number+1 {
+				t.Errorf("token %d after %d", got, number)
+			}
+			if reads, writes := b.opsSince(died, le.OpRead), b.opsSince(died, le.OpAcquire); len(reads) > 1 || len(writes) != 1 || len(b.opsSince(died)) != len(reads)+1 {
+				t.Errorf("%d operations, want one read at most and one write: %v", len(b.opsSince(died)), b.opsSince(died))
+			}
+			if want := a.Leader().Incarnation; !slices.Contains(k.buried, want) {
+				t.Errorf("%q was not buried: %v", want, k.buried)
+			}
 		})
 	}
 }
@@ -166,24 +164,22 @@ func TestLifeline02AcquiredAtOnce(t *testing.T) {
 // A process that is started again needs two requests.
 func TestLifeline02StartedAgain(t *testing.T) {
 	for name, style := range lifelineStyles {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d, k := memory.NewDecider(), newKernel()
-				of := k.process()
-				a := join(t, d, "a", style, lifelined(of))
-				sleep(time.Minute)
-				of.kill(a)
-				sleep(100 * time.Millisecond)
-				again := join(t, d, "a", style, lifelined(k.process()))
-				sleep(time.Millisecond)
-				again.leads(t)
-				if ops := again.opsSince(time.Time{}); len(ops) > 3 { // a pushing store has told of the record before it is read
-					t.Errorf("%d operations: %v", len(ops), ops)
-				}
-				if c, err := (le.Config{Decider: d.Handle(), LeaderID: "c", TermLength: T, MaxClockSkew: S, Lifeline: k.process()}).TryAcquire(t.Context()); !errors.Is(err, le.ErrNotElected) {
-					t.Errorf("another was elected beside the living: %v, %v", c, err)
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			d, k := memory.NewDecider(), newKernel()
+			of := k.process()
+			a := join(t, d, "a", style, lifelined(of))
+			sleep(time.Minute)
+			of.kill(a)
+			sleep(100 * time.Millisecond)
+			again := join(t, d, "a", style, lifelined(k.process()))
+			sleep(time.Millisecond)
+			again.leads(t)
+			if ops := again.opsSince(time.Time{}); len(ops) > 3 { // a pushing store has told of the record before it is read
+				t.Errorf("%d operations: %v", len(ops), ops)
+			}
+			if c, err := (le.Config{Decider: d.Handle(), LeaderID: "c", TermLength: T, MaxClockSkew: S, Lifeline: k.process()}).TryAcquire(t.Context()); !errors.Is(err, le.ErrNotElected) {
+				t.Errorf("another was elected beside the living: %v, %v", c, err)
+			}
 		})
 	}
 }
@@ -224,22 +220,20 @@ func TestLifeline01NoProof(t *testing.T) {
 			p.kill(m)
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d, k := memory.NewDecider(), newKernel()
-				of := f.line(k)
-				a := join(t, d, "a", lifelined(of))
-				sleep(time.Second)
-				b := join(t, d, "b", lifelined(k.process()))
-				sleep(time.Minute)
-				a.leads(t)
-				until := d.Entry().TermExpiry.Add(S)
-				f.end(of, a)
-				sleep(time.Until(until) - time.Millisecond)
-				b.follows(t)
-				sleep(time.Second)
-				b.leads(t)
-			})
+		scene(t, name, func(t *testing.T) {
+			d, k := memory.NewDecider(), newKernel()
+			of := f.line(k)
+			a := join(t, d, "a", lifelined(of))
+			sleep(time.Second)
+			b := join(t, d, "b", lifelined(k.process()))
+			sleep(time.Minute)
+			a.leads(t)
+			until := d.Entry().TermExpiry.Add(S)
+			f.end(of, a)
+			sleep(time.Until(until) - time.Millisecond)
+			b.follows(t)
+			sleep(time.Second)
+			b.leads(t)
 		})
 	}
 }
@@ -319,8 +313,6 @@ func TestLifelineEnds(t *testing.T) {
 func TestLifelineNil(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var none *process
-		a := join(t, memory.NewDecider(), "a", lifelined(none))
-		sleep(time.Second)
-		a.leads(t)
+		leader(t, lifelined(none))
 	})
 }

@@ -140,21 +140,17 @@ func TestResignFromOnElectedWithAnotherCtx(t *testing.T) {
 		self := make(chan *le.Campaign, 1)
 		resigned := make(chan error, 1)
 		var view *le.TimeView
-		cfg := le.Config{Decider: d, LeaderID: "a", TermLength: T, MaxClockSkew: S, Logger: slog.New(slog.DiscardHandler), OnElected: func(ctx context.Context, v *le.TimeView) {
-			if view != nil {
-				<-ctx.Done()
-				return
+		a := join(t, d, "a", func(c *config) {
+			c.OnElected = func(ctx context.Context, v *le.TimeView) {
+				if view != nil {
+					<-ctx.Done()
+					return
+				}
+				view = v
+				resigned <- (<-self).Resign(context.Background())
 			}
-			view = v
-			resigned <- (<-self).Resign(context.Background())
-		}}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		c, err := cfg.Start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		self <- c
+		})
+		self <- a.Campaign
 		sleep(3 * T)
 		select {
 		case err := <-resigned:
@@ -166,81 +162,6 @@ func TestResignFromOnElectedWithAnotherCtx(t *testing.T) {
 		}
 		if view.ValueInFuture() {
 			t.Error("the view is alive")
-		}
-		cancel()
-		<-c.Done()
-	})
-}
-
-// What does not return is named, once.
-func TestCallbacksThatDoNotReturnAreNamed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var l lines
-		work, news := make(chan struct{}), make(chan struct{})
-		a := join(t, memory.NewDecider(), "a", logged(&l), func(c *config) {
-			c.DrainTimeout = 5 * time.Second
-			c.OnElected = func(context.Context, *le.TimeView) { <-work }
-			c.LeaderChanged = func(context.Context, le.RaceEntry) { <-news }
-		})
-		sleep(time.Second)
-		a.stop()
-		sleep(4 * time.Second)
-		if n := l.count("past DrainTimeout"); n != 0 {
-			t.Errorf("named too early:\n%s", &l.text)
-		}
-		sleep(time.Minute)
-		if n := l.count("past DrainTimeout"); n != 1 || l.count("runs=OnElected") != 1 {
-			t.Errorf("named %d times:\n%s", n, &l.text)
-		}
-		close(work)
-		sleep(time.Minute)
-		if n := l.count("Wait waits for it"); n != 1 || l.count("runs=LeaderChanged") != 1 {
-			t.Errorf("named %d times:\n%s", n, &l.text)
-		}
-		close(news)
-		<-a.Done()
-	})
-}
-
-// Ping tells when only a new process helps: of a LeaderChanged that is stuck, and of a store that
-// refuses for good what this process has.
-func TestPingTellsWhatIsStuck(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		news := make(chan struct{})
-		a := join(t, memory.NewDecider(), "a", func(c *config) { c.LeaderChanged = func(context.Context, le.RaceEntry) { <-news } })
-		sleep(4*T - time.Second)
-		if err := a.Ping(t.Context()); err != nil {
-			t.Error(err)
-		}
-		sleep(2 * time.Second)
-		if err := a.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "LeaderChanged") {
-			t.Errorf("Ping returned %v", err)
-		}
-		close(news)
-		sleep(time.Second)
-		if err := a.Ping(t.Context()); err != nil {
-			t.Error(err)
-		}
-
-		refused := fmt.Errorf("no such authority: %w", le.ErrPermanent)
-		a.store.Inject(func(op memory.Op) (f memory.Fault) {
-			if op.Kind != memory.Feed {
-				f.Err = refused
-			}
-			return f
-		})
-		sleep(3 * T)
-		if err := a.Ping(t.Context()); err != nil {
-			t.Error(err)
-		}
-		sleep(3 * T)
-		if err := a.Ping(t.Context()); !errors.Is(err, le.ErrPermanent) {
-			t.Errorf("Ping returned %v", err)
-		}
-		a.store.Inject(nil)
-		sleep(T)
-		if err := a.Ping(t.Context()); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -284,35 +205,6 @@ func TestRule17DeniedForATerm(t *testing.T) {
 	})
 }
 
-// A leader whose clock is ahead by more than twice MaxClockSkew is called so once a minute by each of
-// the others, though every record of it shows that. Another such leader is called so at once.
-func TestClocksDisagreeIsLoggedBriefly(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		laptop := join(t, d, "laptop", unstamped, on(clocks.NewOffset(nil, 2*time.Hour)))
-		sleep(time.Second)
-		var standby, observer lines
-		join(t, d, "a", unstamped, logged(&standby))
-		watch(t, le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S, Logger: observer.logger()})
-		sleep(time.Hour)
-		const line = "clocks disagree"
-		for name, l := range map[string]*lines{"standby": &standby, "observer": &observer} {
-			if n := l.count(line); n < 50 || n > 61 {
-				t.Errorf("the %s logged %d lines in an hour, want about one a minute", name, n)
-			}
-		}
-		before := observer.count(line)
-		laptop.quit()
-		e := rival(d.Entry().ElectionNumber + 1)
-		e.TermExpiry = time.Now().Add(time.Hour)
-		d.Replace(e)
-		sleep(time.Second)
-		if n := observer.count(line); n != before+1 {
-			t.Errorf("%d lines about another leader, want 1", n-before)
-		}
-	})
-}
-
 var errRefused = errors.New("dial tcp 192.0.2.7:5432: connect: connection refused")
 
 // outages are stores that fail in all ways.
@@ -335,101 +227,280 @@ var outages = map[string]func() memory.Faults{
 func TestOutageIsLoggedBriefly(t *testing.T) {
 	for name, fault := range outages {
 		for _, feed := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, feed %v", name, feed), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					d := memory.NewDecider()
-					logs, stores := map[string]*lines{}, []*memory.Decider{}
-					for _, id := range []string{"leader", "standby"} {
-						logs[id] = &lines{}
-						m := join(t, d, id, logged(logs[id]), func(c *config) {
-							if !feed {
-								polled(c)
-							}
-						})
-						stores = append(stores, m.store)
-						sleep(time.Second)
+			scene(t, fmt.Sprintf("%s, feed %v", name, feed), func(t *testing.T) {
+				d := memory.NewDecider()
+				logs, stores := map[string]*lines{}, []*memory.Decider{}
+				for _, id := range []string{"leader", "standby"} {
+					logs[id] = &lines{}
+					m := join(t, d, id, logged(logs[id]), fed(feed))
+					stores = append(stores, m.store)
+					sleep(time.Second)
+				}
+				logs["observer"] = &lines{}
+				o := d.Handle()
+				var observed le.RaceDecider = o
+				if !feed {
+					observed = o.Polled()
+				}
+				watch(t, le.WatchConfig{Decider: observed, MaxClockSkew: S, Logger: logs["observer"].logger()})
+				sleep(time.Minute)
+				for _, l := range logs {
+					if l.count("level=WARN") > 0 {
+						t.Errorf("in calm:\n%s", &l.text)
 					}
-					logs["observer"] = &lines{}
-					o := d.Handle()
-					var observed le.RaceDecider = o
-					if !feed {
-						observed = o.Polled()
+					l.clear()
+				}
+				for _, s := range append(stores, o) {
+					s.Inject(fault())
+				}
+				sleep(time.Minute)
+				for who, l := range logs {
+					if n := l.count("level=WARN"); n < 1 || n > 6 || l.count("operation failed") == 0 {
+						t.Errorf("%s: %d warnings in the first minute:\n%s", who, n, &l.text)
 					}
-					watch(t, le.WatchConfig{Decider: observed, MaxClockSkew: S, Logger: logs["observer"].logger()})
-					sleep(time.Minute)
-					for _, l := range logs {
-						if l.count("level=WARN") > 0 {
-							t.Errorf("in calm:\n%s", &l.text)
-						}
-						l.clear()
+					l.clear()
+				}
+				sleep(time.Hour)
+				for who, l := range logs {
+					if n := l.count("level=WARN"); n < 40 || n > 61 || l.count(" failed=") < n-1 {
+						t.Errorf("%s: %d warnings in an hour:\n%s", who, n, &l.text)
 					}
-					for _, s := range append(stores, o) {
-						s.Inject(fault())
+					l.clear()
+				}
+				for _, s := range append(stores, o) {
+					s.Inject(nil)
+				}
+				sleep(2 * time.Minute)
+				for who, l := range logs {
+					if l.count("the store is back") != 1 || l.count(" after=1h") < 1 || l.count(" failed=") < 1 || l.count("\n") > 6 {
+						t.Errorf("%s, when it is over:\n%s", who, &l.text)
 					}
-					sleep(time.Minute)
-					for who, l := range logs {
-						if n := l.count("level=WARN"); n < 1 || n > 6 || l.count("operation failed") == 0 {
-							t.Errorf("%s: %d warnings in the first minute:\n%s", who, n, &l.text)
-						}
-						l.clear()
-					}
-					sleep(time.Hour)
-					for who, l := range logs {
-						if n := l.count("level=WARN"); n < 40 || n > 61 || l.count(" failed=") < n-1 {
-							t.Errorf("%s: %d warnings in an hour:\n%s", who, n, &l.text)
-						}
-						l.clear()
-					}
-					for _, s := range append(stores, o) {
-						s.Inject(nil)
-					}
-					sleep(2 * time.Minute)
-					for who, l := range logs {
-						if l.count("the store is back") != 1 || l.count(" after=1h") < 1 || l.count(" failed=") < 1 || l.count("\n") > 6 {
-							t.Errorf("%s, when it is over:\n%s", who, &l.text)
-						}
-					}
-				})
+				}
 			})
 		}
 	}
 }
 
-// If calls fail and work by turns, that too is few lines.
-func TestFlappingStoreIsLoggedBriefly(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var l lines
-		a := join(t, memory.NewDecider(), "a", polled, logged(&l))
-		sleep(time.Minute)
-		a.store.Inject(everyOther(nil))
-		l.clear()
-		sleep(time.Hour)
-		if n := l.count("tried again"); n < 2 || n > 61 {
-			t.Errorf("%d warnings in an hour:\n%s", n, &l.text)
-		}
-		if n := l.count("the store is back"); n > 61 {
-			t.Errorf("it is back %d times in an hour", n)
-		}
-	})
-}
-
-// While writes fail, the store is not back, though reads work.
-func TestHalfAnOutageIsLogged(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var l lines
-		a := join(t, memory.NewDecider(), "a", polled, logged(&l))
-		sleep(time.Minute)
-		a.store.Inject(memory.Fail(errRefused).On(memory.Write))
-		sleep(time.Hour)
-		if n := l.count("the store is back"); n > 0 {
-			t.Errorf("it is back %d times while writes fail:\n%s", n, &l.text)
-		}
-		a.store.Inject(nil)
-		sleep(T)
-		if n := l.count("the store is back"); n != 1 {
-			t.Errorf("it is back %d times:\n%s", n, &l.text)
-		}
-	})
+// What the log says, and how often.
+func TestLog(t *testing.T) {
+	scenes{
+		"calls that fail and work by turns are few lines": func(t *testing.T) {
+			var l lines
+			a := join(t, memory.NewDecider(), "a", polled, logged(&l))
+			sleep(time.Minute)
+			a.store.Inject(everyOther(nil))
+			l.clear()
+			sleep(time.Hour)
+			if n := l.count("tried again"); n < 2 || n > 61 {
+				t.Errorf("%d warnings in an hour:\n%s", n, &l.text)
+			}
+			if n := l.count("the store is back"); n > 61 {
+				t.Errorf("it is back %d times in an hour", n)
+			}
+		},
+		"while writes fail the store is not back, though reads work": func(t *testing.T) {
+			var l lines
+			a := join(t, memory.NewDecider(), "a", polled, logged(&l))
+			sleep(time.Minute)
+			a.store.Inject(memory.Fail(errRefused).On(memory.Write))
+			sleep(time.Hour)
+			if n := l.count("the store is back"); n > 0 {
+				t.Errorf("it is back %d times while writes fail:\n%s", n, &l.text)
+			}
+			a.store.Inject(nil)
+			sleep(T)
+			if n := l.count("the store is back"); n != 1 {
+				t.Errorf("it is back %d times:\n%s", n, &l.text)
+			}
+		},
+		"nor do others' writes that work say so": func(t *testing.T) {
+			var l lines
+			d := memory.NewDecider()
+			a := join(t, d, "a", polled, logged(&l))
+			sleep(time.Minute)
+			a.store.Inject(memory.Fail(errRefused).On(memory.Write))
+			n := d.Entry().ElectionNumber
+			for range 60 {
+				n++
+				d.Replace(rival(n))
+				sleep(T + 30*time.Second)
+			}
+			if n := l.count("the store is back"); n > 0 || l.count("level=WARN") == 0 {
+				t.Errorf("it is back %d times while its writes fail:\n%s", n, &l.text)
+			}
+		},
+		"a store that cannot push is polled for good, and one line says so": func(t *testing.T) {
+			var l lines
+			join(t, memory.NewDecider(), "a", logged(&l), func(c *config) {
+				c.Decider = noFeed{c.Decider.(*memory.Decider).Polled()}
+			})
+			sleep(time.Hour)
+			if n := l.count("the feed failed"); n != 1 || l.count("level=WARN") != 1 {
+				t.Errorf("logged:\n%s", &l.text)
+			}
+		},
+		"its first line has the place, and what the first answer adds is said once": func(t *testing.T) {
+			var l lines
+			err := le.Config{Decider: &resolving{RaceDecider: memory.NewDecider()}, LeaderID: "a", Logger: l.logger()}.
+				Run(t.Context(), func(context.Context, *le.TimeView) error {
+					sleep(le.DefaultTermLength)
+					return nil
+				})
+			must(t, err)
+			first, _, _ := strings.Cut(l.text.String(), "\n")
+			if !strings.Contains(first, "campaign started") || !strings.Contains(first, `place="table e"`) {
+				t.Errorf("the first line is %s", first)
+			}
+			if n := l.count(`place="host h, table s.e"`); n != 1 {
+				t.Errorf("the place that was found is told %d times:\n%s", n, &l.text)
+			}
+		},
+		"what does not return is named, once": func(t *testing.T) {
+			var l lines
+			work, news := make(chan struct{}), make(chan struct{})
+			_, a := leader(t, logged(&l), func(c *config) {
+				c.DrainTimeout = 5 * time.Second
+				c.OnElected = func(context.Context, *le.TimeView) { <-work }
+				c.LeaderChanged = func(context.Context, le.RaceEntry) { <-news }
+			})
+			a.stop()
+			sleep(4 * time.Second)
+			if n := l.count("past DrainTimeout"); n != 0 {
+				t.Errorf("named too early:\n%s", &l.text)
+			}
+			sleep(time.Minute)
+			if n := l.count("past DrainTimeout"); n != 1 || l.count("runs=OnElected") != 1 {
+				t.Errorf("named %d times:\n%s", n, &l.text)
+			}
+			close(work)
+			sleep(time.Minute)
+			if n := l.count("Wait waits for it"); n != 1 || l.count("runs=LeaderChanged") != 1 {
+				t.Errorf("named %d times:\n%s", n, &l.text)
+			}
+			close(news)
+			<-a.Done()
+		},
+		"clocks that disagree by more than twice the skew, once a minute, and of another leader at once": func(t *testing.T) {
+			d := memory.NewDecider()
+			laptop := join(t, d, "laptop", unstamped, on(clocks.NewOffset(nil, 2*time.Hour)))
+			sleep(time.Second)
+			var standby, observer lines
+			join(t, d, "a", unstamped, logged(&standby))
+			watch(t, le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S, Logger: observer.logger()})
+			sleep(time.Hour)
+			const line = "clocks disagree"
+			for name, l := range map[string]*lines{"standby": &standby, "observer": &observer} {
+				if n := l.count(line); n < 50 || n > 61 {
+					t.Errorf("the %s logged %d lines in an hour, want about one a minute", name, n)
+				}
+			}
+			before := observer.count(line)
+			laptop.quit()
+			e := rival(d.Entry().ElectionNumber + 1)
+			e.TermExpiry = time.Now().Add(time.Hour)
+			d.Replace(e)
+			sleep(time.Second)
+			if n := observer.count(line); n != before+1 {
+				t.Errorf("%d lines about another leader, want 1", n-before)
+			}
+		},
+		"which of two clocks may be wrong, and that they agree again": func(t *testing.T) {
+			unround()
+			clock := clocks.NewOffset(nil, time.Hour)
+			d := memory.New(&memory.Options{Clock: clock})
+			var l lines
+			a := join(t, d, "a", logged(&l))
+			sleep(time.Minute)
+			clock.Set(0)
+			sleep(time.Hour)
+			if a.leads(t); !d.Entry().Unsynchronized {
+				t.Errorf("an hour after the repair, the record is %+v, want it marked still", d.Entry())
+			}
+			for _, line := range []string{"the clock is wrong, or the store's is", "if the store's clock is the wrong one", "the clock is no longer proved wrong", "stays so until it ends"} {
+				if n := l.count(line); n != 1 {
+					t.Errorf("%d times %q, want 1: %s", n, line, &l.text)
+				}
+			}
+		},
+		"a store that refuses each write, once": func(t *testing.T) {
+			var l lines
+			a := join(t, memory.NewDecider(), "a", faulty(memory.Fail(le.ErrLostRace).On(memory.Write)), logged(&l))
+			sleep(10 * T)
+			a.quit()
+			if n := l.count("refuses this candidate's writes"); n != 1 {
+				t.Errorf("told %d times: %s", n, &l.text)
+			}
+		},
+		"who leads, and that a job has failed": func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(rival(3))
+			var l lines
+			err := le.Config{Decider: d, LeaderID: "a", Logger: l.logger()}.
+				Run(t.Context(), func(context.Context, *le.TimeView) error { return errors.New("out of paper") })
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range []string{"campaign started", "another leads", "leader=rival", "token=3", "leading", "the job failed: out of paper"} {
+				if l.count(want) == 0 {
+					t.Errorf("the log lacks %q:\n%s", want, &l.text)
+				}
+			}
+			if l.count("is done") > 0 {
+				t.Errorf("a failed job was called done:\n%s", &l.text)
+			}
+		},
+		"a call that was given up names its place": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", func(c *config) {
+				c.Decider = named{c.Decider.(*memory.Decider)}
+				c.Decider.(named).Inject(memory.Slow(time.Hour))
+			})
+			sleep(T)
+			ops := a.opsSince(time.Time{}, le.OpRead)
+			if len(ops) == 0 || !ops[0].Abandoned || !errors.Is(ops[0].Err, context.DeadlineExceeded) {
+				t.Fatalf("%+v", ops)
+			}
+			for _, want := range []string{"read", "bucket/object", "3.75s"} {
+				if !strings.Contains(ops[0].Err.Error(), want) {
+					t.Errorf("%q lacks %q", ops[0].Err, want)
+				}
+			}
+		},
+		"and what it has waited for": func(t *testing.T) {
+			var l lines
+			d := waits{memory.NewDecider()}
+			for what, run := range map[string]func(context.Context) error{
+				"campaign": le.Config{Decider: d, LeaderID: "a", Logger: l.logger(), OnElected: func(context.Context, *le.TimeView) {}}.Acquire,
+				"observer": func(ctx context.Context) error {
+					return le.WatchConfig{Decider: d, Logger: l.logger()}.Watch(ctx, func(context.Context, le.RaceEntry) {})
+				},
+			} {
+				l.clear()
+				ctx, cancel := context.WithTimeout(t.Context(), le.DefaultTermLength/3) // one call has been given up
+				err := run(ctx)
+				cancel()
+				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer within") || !strings.Contains(err.Error(), "holds the lock") {
+					t.Errorf("%s: %v", what, err)
+				}
+				if l.count("holds the lock") == 0 {
+					t.Errorf("%s: the log lacks it:\n%s", what, &l.text)
+				}
+			}
+		},
+		"no warning of a replica that lags, nor of a record that a leader writes again": func(t *testing.T) {
+			d := memory.NewDecider()
+			var log lines
+			a := join(t, d, "a", polled, logged(&log))
+			sleep(5 * T)
+			a.leads(t)
+			d.Replace(nil)
+			sleep(5 * T)
+			a.leads(t)
+			if log.count(goneBack) > 0 {
+				t.Errorf("it says\n%s", &log.text)
+			}
+		},
+	}.run(t)
 }
 
 // A second outage has lines of its own, for a leader and for a standby, whose feed fails as well.
@@ -443,11 +514,7 @@ func TestEachOutageIsLogged(t *testing.T) {
 				sleep(time.Second)
 				feeds = 1
 			}
-			a := join(t, d, "a", logged(&l), func(c *config) {
-				if !feed {
-					polled(c)
-				}
-			})
+			a := join(t, d, "a", logged(&l), fed(feed))
 			for range 2 {
 				sleep(5 * time.Minute)
 				l.clear()
@@ -464,26 +531,6 @@ func TestEachOutageIsLogged(t *testing.T) {
 	}
 }
 
-// That others' writes work does not say so of a candidate that alone may not write.
-func TestWhoMayNotWriteHearsOfNoEnd(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var l lines
-		d := memory.NewDecider()
-		a := join(t, d, "a", polled, logged(&l))
-		sleep(time.Minute)
-		a.store.Inject(memory.Fail(errRefused).On(memory.Write))
-		n := d.Entry().ElectionNumber
-		for range 60 {
-			n++
-			d.Replace(rival(n))
-			sleep(T + 30*time.Second)
-		}
-		if n := l.count("the store is back"); n > 0 || l.count("level=WARN") == 0 {
-			t.Errorf("it is back %d times while its writes fail:\n%s", n, &l.text)
-		}
-	})
-}
-
 // A write that lost a race shows that the store takes writes again. If another's record shows that a
 // write that failed is over, the outage is over when no other has failed for a minute. So a standby,
 // which writes no more for long, does not leave an outage of writes open.
@@ -497,25 +544,21 @@ func TestOutageOfWritesIsOverWithoutAWrite(t *testing.T) {
 			return memory.Fault{Err: errRefused}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				var l lines
-				d := memory.NewDecider()
-				d.Replace(rival(first))
-				writes := 0
-				join(t, d, "a", logged(&l), func(c *config) {
-					c.Decider.(*memory.Decider).Inject(memory.Faults(func(memory.Op) memory.Fault {
-						if writes++; writes == 1 {
-							return memory.Fault{Err: errRefused}
-						}
-						return then(d)
-					}).On(memory.Write))
-				}, polled)
-				sleep(2*T + T/2 + time.Minute)
-				if writes < 2 || l.count("the store is back") != 1 {
-					t.Errorf("after %d writes:\n%s", writes, &l.text)
+		scene(t, name, func(t *testing.T) {
+			var l lines
+			d := memory.NewDecider()
+			d.Replace(rival(first))
+			writes := 0
+			join(t, d, "a", logged(&l), faulty(memory.Faults(func(memory.Op) memory.Fault {
+				if writes++; writes == 1 {
+					return memory.Fault{Err: errRefused}
 				}
-			})
+				return then(d)
+			}).On(memory.Write)), polled)
+			sleep(2*T + T/2 + time.Minute)
+			if writes < 2 || l.count("the store is back") != 1 {
+				t.Errorf("after %d writes:\n%s", writes, &l.text)
+			}
 		})
 	}
 }
@@ -525,43 +568,6 @@ type noFeed struct{ le.RaceDecider }
 
 func (noFeed) Changes(context.Context) iter.Seq2[*le.RaceEntry, error] {
 	return func(yield func(*le.RaceEntry, error) bool) { yield(nil, errRefused) }
-}
-
-// A store that cannot push is polled for good. One line says so.
-func TestFeedThatNeverWorksIsLoggedOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var l lines
-		join(t, memory.NewDecider(), "a", logged(&l), func(c *config) {
-			c.Decider = noFeed{c.Decider.(*memory.Decider).Polled()}
-		})
-		sleep(time.Hour)
-		if n := l.count("the feed failed"); n != 1 || l.count("level=WARN") != 1 {
-			t.Errorf("logged:\n%s", &l.text)
-		}
-	})
-}
-
-// The first line of a campaign says which record it is about, as far as that is known before the
-// store was asked; what the first answer adds is said once.
-func TestLogNamesThePlace(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var log bytes.Buffer
-		err := le.Config{Decider: &resolving{RaceDecider: memory.NewDecider()}, LeaderID: "a", Logger: slog.New(slog.NewTextHandler(&log, nil))}.
-			Run(t.Context(), func(context.Context, *le.TimeView) error {
-				sleep(le.DefaultTermLength)
-				return nil
-			})
-		if err != nil {
-			t.Fatal(err)
-		}
-		first, _, _ := strings.Cut(log.String(), "\n")
-		if !strings.Contains(first, "campaign started") || !strings.Contains(first, `place="table e"`) {
-			t.Errorf("the first line is %s", first)
-		}
-		if n := strings.Count(log.String(), `place="host h, table s.e"`); n != 1 {
-			t.Errorf("the place that was found is told %d times:\n%s", n, log.String())
-		}
-	})
 }
 
 // resolving is a decider that knows its place only when the store has answered.

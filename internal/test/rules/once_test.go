@@ -127,54 +127,163 @@ func TestOnceInAThousandPeriods(t *testing.T) {
 	})
 }
 
-// Once returns when the job has, and the others' at once; the record keeps everybody away
-// until the hold is over for every clock.
-func TestOnceLeavesTheHoldBehind(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		began := time.Now()
-		ran, err := machine{id: "a", crashes: -1}.fire(t, d, time.Minute, time.Second)
-		if !ran || err != nil {
-			t.Fatal(ran, err)
-		}
-		near(t, "the job", time.Since(began), time.Second, 200*time.Millisecond)
-		e := d.Entry()
-		if over := e.TermExpiry.Add(e.Hold).Sub(began); !e.Vacant() || over < time.Minute || over > time.Minute+100*time.Millisecond {
-			t.Fatalf("%+v is on record, held for %v", e, over)
-		}
-		for _, at := range []time.Duration{2 * time.Second, 30 * time.Second, time.Minute + S - 100*time.Millisecond} {
-			sleep(at - time.Since(began))
-			tried := time.Now()
-			ran, err := machine{id: "b", crashes: -1}.fire(t, d, time.Minute, time.Second)
-			var facts *le.NotElectedError
-			if ran || !errors.As(err, &facts) || !facts.Leader.Vacant() || facts.Leader.Hold == 0 || !strings.Contains(err.Error(), "nobody leads until") {
-				t.Errorf("after %v: ran %v, %v", at, ran, err)
+// What Once leaves on record, and when it returns.
+func TestOnce(t *testing.T) {
+	scenes{
+		"it returns when the job has, and the hold keeps all others away": func(t *testing.T) {
+			d := memory.NewDecider()
+			began := time.Now()
+			ran, err := machine{id: "a", crashes: -1}.fire(t, d, time.Minute, time.Second)
+			if !ran || err != nil {
+				t.Fatal(ran, err)
 			}
-			near(t, "the refusal", time.Since(tried), 20*time.Millisecond, 130*time.Millisecond)
-		}
-		sleep(time.Minute + S + 100*time.Millisecond - time.Since(began))
-		if ran, err := (machine{id: "b", crashes: -1}).fire(t, d, time.Minute, time.Second); !ran || err != nil {
-			t.Errorf("when the hold was over: ran %v, %v", ran, err)
-		}
-	})
-}
-
-// Who is elected, but is told to stop before the job has begun, holds nothing.
-func TestOnceHoldsNothingForNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Inject(memory.Slow(2 * time.Second).On(memory.Write))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // while the acquisition is out
-		defer cancel()
-		err := le.Config{Decider: d, LeaderID: "a", TermLength: T, MaxClockSkew: S}.Once(ctx, le.OnceOptions{Hold: time.Minute},
-			func(context.Context, *le.TimeView) error { t.Error("the job was run"); return nil })
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-		if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first || e.Hold != 0 {
-			t.Errorf("on record is %+v", e)
-		}
-	})
+			near(t, "the job", time.Since(began), time.Second, 200*time.Millisecond)
+			e := d.Entry()
+			if over := e.TermExpiry.Add(e.Hold).Sub(began); !e.Vacant() || over < time.Minute || over > time.Minute+100*time.Millisecond {
+				t.Fatalf("%+v is on record, held for %v", e, over)
+			}
+			for _, at := range []time.Duration{2 * time.Second, 30 * time.Second, time.Minute + S - 100*time.Millisecond} {
+				sleep(at - time.Since(began))
+				tried := time.Now()
+				ran, err := machine{id: "b", crashes: -1}.fire(t, d, time.Minute, time.Second)
+				var facts *le.NotElectedError
+				if ran || !errors.As(err, &facts) || !facts.Leader.Vacant() || facts.Leader.Hold == 0 || !strings.Contains(err.Error(), "nobody leads until") {
+					t.Errorf("after %v: ran %v, %v", at, ran, err)
+				}
+				near(t, "the refusal", time.Since(tried), 20*time.Millisecond, 130*time.Millisecond)
+			}
+			sleep(time.Minute + S + 100*time.Millisecond - time.Since(began))
+			if ran, err := (machine{id: "b", crashes: -1}).fire(t, d, time.Minute, time.Second); !ran || err != nil {
+				t.Errorf("when the hold was over: ran %v, %v", ran, err)
+			}
+		},
+		"nothing for a job that was not begun": func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Inject(memory.Slow(2 * time.Second).On(memory.Write))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // while the acquisition is out
+			defer cancel()
+			err := le.Config{Decider: d, LeaderID: "a", TermLength: T, MaxClockSkew: S}.Once(ctx, le.OnceOptions{Hold: time.Minute},
+				func(context.Context, *le.TimeView) error { t.Error("the job was run"); return nil })
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first || e.Hold != 0 {
+				t.Errorf("on record is %+v", e)
+			}
+		},
+		"with a Wait it takes over, or gives up when that is over": func(t *testing.T) {
+			d, a := leader(t)
+			cfg := le.Config{Decider: d, LeaderID: "b", TermLength: T, MaxClockSkew: S}
+			ran := 0
+			job := func(context.Context, *le.TimeView) error { ran++; return nil }
+			began := time.Now()
+			var facts *le.NotElectedError
+			if err := cfg.Once(t.Context(), le.OnceOptions{Hold: 2 * time.Hour, Wait: time.Minute}, job); !errors.As(err, &facts) || facts.Leader.LeaderID != "a" || facts.Leader.Token != nil {
+				t.Fatal(err)
+			}
+			near(t, "giving up", time.Since(began), time.Minute, 200*time.Millisecond)
+			time.AfterFunc(time.Minute, a.stop)
+			if err := cfg.Once(t.Context(), le.OnceOptions{Hold: 2 * time.Hour, Wait: time.Hour}, job); err != nil || ran != 1 {
+				t.Fatal(err, ran)
+			}
+			near(t, "waiting", time.Since(began), 2*time.Minute, 500*time.Millisecond)
+			d.Inject(memory.LoseRequests())
+			if err := cfg.Once(t.Context(), le.OnceOptions{Hold: 2 * time.Hour, Wait: time.Minute}, job); !errors.Is(err, memory.ErrLost) || errors.Is(err, le.ErrNotElected) {
+				t.Errorf("a store that fails: %v", err)
+			}
+			synctest.Wait()
+		},
+		"who waits returns when the job has run, if its Hold outlasts the Wait": func(t *testing.T) {
+			d := memory.NewDecider()
+			began := time.Now()
+			go func() { _, _ = machine{id: "a", crashes: -1}.fire(t, d, time.Hour, 10*time.Minute) }()
+			sleep(time.Second)
+			job := func(context.Context) error { return nil }
+			ran, err := machine{id: "b", crashes: -1}.once(t, d, le.OnceOptions{Hold: time.Hour, Wait: 50 * time.Minute}, job)
+			if ran || !errors.Is(err, le.ErrNotElected) {
+				t.Error(ran, err)
+			}
+			near(t, "the wait", time.Since(began), 10*time.Minute, T)
+			sleep(time.Until(began.Add(55 * time.Minute)))
+			if ran, err := (machine{id: "b", crashes: -1}).once(t, d, le.OnceOptions{Hold: time.Hour, Wait: 10 * time.Minute}, job); !ran || err != nil {
+				t.Error(ran, err)
+			}
+			near(t, "the next run", time.Since(began), time.Hour+S, T)
+		},
+		"a machine that was suspended in its Wait does not run the job again": func(t *testing.T) {
+			d := memory.NewDecider()
+			ran := map[string]time.Time{}
+			job := func(id string) func(context.Context, *le.TimeView) error {
+				return func(context.Context, *le.TimeView) error { ran[id] = time.Now(); return nil }
+			}
+			once := le.OnceOptions{Hold: 30 * time.Minute, Wait: time.Minute}
+			must(t, (le.Config{Decider: d.Handle(), LeaderID: "a", TermLength: T, MaxClockSkew: S}).Once(t.Context(), once, job("a")))
+			clock := &stalling{Offset: clocks.NewOffset(nil, 0)}
+			done := make(chan error, 1)
+			go func() {
+				done <- le.Config{Decider: d.Handle(), LeaderID: "b", TermLength: T, MaxClockSkew: S, Clock: clock}.Once(t.Context(), once, job("b"))
+			}()
+			sleep(10 * time.Second)
+			clock.suspend()
+			sleep(40 * time.Minute)
+			clock.resume()
+			if err := <-done; !errors.Is(err, le.ErrNotElected) {
+				t.Errorf("b ran the job again %v after a did, or says %v", ran["b"].Sub(ran["a"]), err)
+			}
+		},
+		"a store that has not answered is no other leader": func(t *testing.T) {
+			d := memory.NewDecider()
+			hang := make(chan struct{})
+			defer close(hang)
+			d.Inject(memory.Hang(hang))
+			began := time.Now()
+			err := le.Config{Decider: d, LeaderID: "b", TermLength: T, MaxClockSkew: S}.Once(t.Context(), le.OnceOptions{Hold: time.Minute, Wait: time.Second},
+				func(context.Context, *le.TimeView) error { return nil })
+			if err == nil || errors.Is(err, le.ErrNotElected) || !strings.Contains(err.Error(), "has not answered within 1s") || time.Since(began) > 2*time.Second {
+				t.Errorf("%v after %v", err, time.Since(began))
+			}
+		},
+		"when its Wait is over, Healthy is asked no more": func(t *testing.T) {
+			begin, release, over := time.Now(), make(chan struct{}), make(chan error, 1)
+			go func() {
+				over <- le.Config{Decider: memory.NewDecider(), LeaderID: "b", TermLength: T, MaxClockSkew: S, Healthy: func(context.Context) error {
+					if time.Since(begin) >= 4*T {
+						<-release
+					}
+					return errSick
+				}}.Once(t.Context(), le.OnceOptions{Hold: 20 * time.Hour, Wait: 4 * T}, func(context.Context, *le.TimeView) error { return nil })
+			}()
+			sleep(4*T + time.Second)
+			select {
+			case err := <-over:
+				if !errors.Is(err, le.ErrUnhealthy) {
+					t.Error(err)
+				}
+			default:
+				t.Error("a second after its Wait it has not returned")
+			}
+			close(release)
+			synctest.Wait()
+		},
+		"without clocks to compare it waits on": func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(&le.RaceEntry{ElectionNumber: 7, TermLength: T, TermExpiry: time.Now().Add(24 * time.Hour), Hold: 5 * time.Second, Unsynchronized: true, Incarnation: "i"})
+			led := false
+			c, err := le.Config{Decider: d, LeaderID: "a", ClockPolicy: le.Unsynchronized, OnElected: func(context.Context, *le.TimeView) { led = true }}.StartOnce(t.Context(), le.OnceOptions{Wait: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := c.Lead(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Release()
+			sleep(time.Second)
+			if err := c.Resign(t.Context()); err != nil || !led || !errors.Is(c.Wait(), le.ErrResigned) {
+				t.Errorf("led: %v, %v, and it ends with %v", led, err, c.Wait())
+			}
+		},
+	}.run(t)
 }
 
 // A job that finds that it cannot begin is left to others: at once, whatever the Hold, also if
@@ -183,63 +292,33 @@ func TestOnceLeavesToOthersWhatItHasNotBegun(t *testing.T) {
 	for name, c := range map[string]struct {
 		after, stop time.Duration
 	}{"at once": {0, -1}, "after extensions": {20 * time.Second, -1}, "told to stop": {2 * time.Second, time.Second}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				ctx, cancel := context.WithCancelCause(t.Context())
-				defer cancel(nil)
-				if c.stop >= 0 {
-					time.AfterFunc(c.stop, func() { cancel(errCrash) })
-				}
-				broken := errors.New("no interpreter")
-				err := le.Config{Decider: d, LeaderID: "a", TermLength: T, MaxClockSkew: S}.Once(ctx, le.OnceOptions{Hold: 12 * time.Hour},
-					func(context.Context, *le.TimeView) error {
-						sleep(c.after)
-						if e := d.Entry(); e.Hold == 0 {
-							t.Errorf("not held while the job may begin: %+v", e)
-						}
-						return fmt.Errorf("%w: %w", le.ErrNotBegun, broken)
-					})
-				if !errors.Is(err, le.ErrNotBegun) || !errors.Is(err, broken) {
-					t.Error(err)
-				}
-				if e := d.Entry(); !e.Vacant() || e.Hold != 0 {
-					t.Fatalf("on record is %+v", e)
-				}
-				if ran, err := (machine{id: "b", crashes: -1}).fire(t, d, 12*time.Hour, time.Second); !ran || err != nil {
-					t.Errorf("the next one: ran %v, %v", ran, err)
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			if c.stop >= 0 {
+				time.AfterFunc(c.stop, func() { cancel(errCrash) })
+			}
+			broken := errors.New("no interpreter")
+			err := le.Config{Decider: d, LeaderID: "a", TermLength: T, MaxClockSkew: S}.Once(ctx, le.OnceOptions{Hold: 12 * time.Hour},
+				func(context.Context, *le.TimeView) error {
+					sleep(c.after)
+					if e := d.Entry(); e.Hold == 0 {
+						t.Errorf("not held while the job may begin: %+v", e)
+					}
+					return fmt.Errorf("%w: %w", le.ErrNotBegun, broken)
+				})
+			if !errors.Is(err, le.ErrNotBegun) || !errors.Is(err, broken) {
+				t.Error(err)
+			}
+			if e := d.Entry(); !e.Vacant() || e.Hold != 0 {
+				t.Fatalf("on record is %+v", e)
+			}
+			if ran, err := (machine{id: "b", crashes: -1}).fire(t, d, 12*time.Hour, time.Second); !ran || err != nil {
+				t.Errorf("the next one: ran %v, %v", ran, err)
+			}
 		})
 	}
-}
-
-// With a wait Once takes over from a leader that stops meanwhile, and gives up when it is over.
-func TestOnceWaits(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a")
-		sleep(time.Second)
-		cfg := le.Config{Decider: d, LeaderID: "b", TermLength: T, MaxClockSkew: S}
-		ran := 0
-		job := func(context.Context, *le.TimeView) error { ran++; return nil }
-		began := time.Now()
-		var facts *le.NotElectedError
-		if err := cfg.Once(t.Context(), le.OnceOptions{Hold: 2 * time.Hour, Wait: time.Minute}, job); !errors.As(err, &facts) || facts.Leader.LeaderID != "a" || facts.Leader.Token != nil {
-			t.Fatal(err)
-		}
-		near(t, "giving up", time.Since(began), time.Minute, 200*time.Millisecond)
-		time.AfterFunc(time.Minute, a.stop)
-		if err := cfg.Once(t.Context(), le.OnceOptions{Hold: 2 * time.Hour, Wait: time.Hour}, job); err != nil || ran != 1 {
-			t.Fatal(err, ran)
-		}
-		near(t, "waiting", time.Since(began), 2*time.Minute, 500*time.Millisecond)
-		d.Inject(memory.LoseRequests())
-		if err := cfg.Once(t.Context(), le.OnceOptions{Hold: 2 * time.Hour, Wait: time.Minute}, job); !errors.Is(err, memory.ErrLost) || errors.Is(err, le.ErrNotElected) {
-			t.Errorf("a store that fails: %v", err)
-		}
-		synctest.Wait()
-	})
 }
 
 // A job of HoldOnSuccess that has not returned nil is the next one's: at once if it was released, and after
@@ -263,33 +342,31 @@ func TestOnceHoldsOnSuccess(t *testing.T) {
 		"dies in its term": {5 * time.Second, func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, errCrash, T + S},
 		"dies later":       {20 * time.Second, func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, errCrash, 20*time.Second + T},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				began := time.Now()
-				ran, err := machine{id: "a", crashes: c.crashes}.once(t, d, le.OnceOptions{Hold: hold, HoldOnSuccess: true}, func(ctx context.Context) error {
-					err := c.job(ctx)
-					if e := d.Entry(); e.Hold != 0 {
-						t.Errorf("on hold while the job may have to be continued: %+v", e)
-					}
-					return err
-				})
-				if !ran || !errors.Is(err, c.err) {
-					t.Fatal(ran, err)
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			began := time.Now()
+			ran, err := machine{id: "a", crashes: c.crashes}.once(t, d, le.OnceOptions{Hold: hold, HoldOnSuccess: true}, func(ctx context.Context) error {
+				err := c.job(ctx)
+				if e := d.Entry(); e.Hold != 0 {
+					t.Errorf("on hold while the job may have to be continued: %+v", e)
 				}
-				for {
-					took := time.Since(began)
-					ran, err := machine{id: "b", crashes: -1}.once(t, d, le.OnceOptions{Hold: hold, HoldOnSuccess: true}, ends(nil))
-					if ran && err == nil {
-						near(t, "the next run", took, c.next, T)
-						break
-					}
-					if ran || !errors.Is(err, le.ErrNotElected) || took > 13*time.Hour {
-						t.Fatalf("after %v: ran %v, %v", took, ran, err)
-					}
-					sleep(max(time.Second, (c.next-took)/2))
-				}
+				return err
 			})
+			if !ran || !errors.Is(err, c.err) {
+				t.Fatal(ran, err)
+			}
+			for {
+				took := time.Since(began)
+				ran, err := machine{id: "b", crashes: -1}.once(t, d, le.OnceOptions{Hold: hold, HoldOnSuccess: true}, ends(nil))
+				if ran && err == nil {
+					near(t, "the next run", took, c.next, T)
+					break
+				}
+				if ran || !errors.Is(err, le.ErrNotElected) || took > 13*time.Hour {
+					t.Fatalf("after %v: ran %v, %v", took, ran, err)
+				}
+				sleep(max(time.Second, (c.next-took)/2))
+			}
 		})
 	}
 }
@@ -298,72 +375,48 @@ func TestOnceHoldsOnSuccess(t *testing.T) {
 // With a wait that has no limit it is elected however late, and leads once. With a wait it is told who leads instead.
 func TestStartOnce(t *testing.T) {
 	for name, fails := range map[string]bool{"succeeds": false, "fails": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				other := join(t, d, "b")
-				sleep(time.Second)
-				if _, err := (le.Config{Decider: d, LeaderID: "c"}).StartOnce(t.Context(), le.OnceOptions{Hold: time.Second}); !errors.Is(err, le.ErrConfig) {
-					t.Errorf("a hold within the skew: %v", err)
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			other := join(t, d, "b")
+			sleep(time.Second)
+			if _, err := (le.Config{Decider: d, LeaderID: "c"}).StartOnce(t.Context(), le.OnceOptions{Hold: time.Second}); !errors.Is(err, le.ErrConfig) {
+				t.Errorf("a hold within the skew: %v", err)
+			}
+			late, err := le.Config{Decider: d, LeaderID: "c"}.StartOnce(t.Context(), le.OnceOptions{Wait: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin, why := time.Now(), (*le.NotElectedError)(nil)
+			if err := late.Wait(); !errors.As(err, &why) || why.Leader.LeaderID != "b" || time.Since(begin) != time.Minute {
+				t.Errorf("after %v: %v", time.Since(begin), err)
+			}
+			time.AfterFunc(time.Hour, other.quit)
+			begun, led := make(chan *le.Campaign, 1), 0
+			c, err := le.Config{Decider: d, LeaderID: "a", OnElected: func(ctx context.Context, _ *le.TimeView) {
+				led++
+				sleep(20 * time.Second)
+				if e := d.Entry(); e.Hold != 0 {
+					t.Errorf("on hold while the job may have to be continued: %+v", e)
 				}
-				late, err := le.Config{Decider: d, LeaderID: "c"}.StartOnce(t.Context(), le.OnceOptions{Wait: time.Minute})
-				if err != nil {
-					t.Fatal(err)
+				if fails {
+					c := <-begun
+					c.DropHold()
+					begun <- c
 				}
-				begin, why := time.Now(), (*le.NotElectedError)(nil)
-				if err := late.Wait(); !errors.As(err, &why) || why.Leader.LeaderID != "b" || time.Since(begin) != time.Minute {
-					t.Errorf("after %v: %v", time.Since(begin), err)
-				}
-				time.AfterFunc(time.Hour, other.quit)
-				begun, led := make(chan *le.Campaign, 1), 0
-				c, err := le.Config{Decider: d, LeaderID: "a", OnElected: func(ctx context.Context, _ *le.TimeView) {
-					led++
-					sleep(20 * time.Second)
-					if e := d.Entry(); e.Hold != 0 {
-						t.Errorf("on hold while the job may have to be continued: %+v", e)
-					}
-					if fails {
-						c := <-begun
-						c.DropHold()
-						begun <- c
-					}
-					_ = (<-begun).Resign(ctx) // which ends it
-				}}.StartOnce(t.Context(), le.OnceOptions{Hold: time.Hour, HoldOnSuccess: true, Wait: -1})
-				if err != nil {
-					t.Fatal(err)
-				}
-				begun <- c
-				if err := c.Wait(); !errors.Is(err, le.ErrResigned) || led != 1 {
-					t.Errorf("it has led %d times, and ends with %v", led, err)
-				}
-				if e := d.Entry(); !e.Vacant() || (e.Hold > 0) == fails {
-					t.Errorf("the job %s, and leaves %+v", name, e)
-				}
-			})
+				_ = (<-begun).Resign(ctx) // which ends it
+			}}.StartOnce(t.Context(), le.OnceOptions{Hold: time.Hour, HoldOnSuccess: true, Wait: -1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			begun <- c
+			if err := c.Wait(); !errors.Is(err, le.ErrResigned) || led != 1 {
+				t.Errorf("it has led %d times, and ends with %v", led, err)
+			}
+			if e := d.Entry(); !e.Vacant() || (e.Hold > 0) == fails {
+				t.Errorf("the job %s, and leaves %+v", name, e)
+			}
 		})
 	}
-}
-
-// Without clocks to compare, nobody knows by a record whether its hold outlasts a wait: the candidate waits on.
-func TestStartOnceUnsynchronized(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Replace(&le.RaceEntry{ElectionNumber: 7, TermLength: T, TermExpiry: time.Now().Add(24 * time.Hour), Hold: 5 * time.Second, Unsynchronized: true, Incarnation: "i"})
-		led := false
-		c, err := le.Config{Decider: d, LeaderID: "a", ClockPolicy: le.Unsynchronized, OnElected: func(context.Context, *le.TimeView) { led = true }}.StartOnce(t.Context(), le.OnceOptions{Wait: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := c.Lead(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.Release()
-		sleep(time.Second)
-		if err := c.Resign(t.Context()); err != nil || !led || !errors.Is(c.Wait(), le.ErrResigned) {
-			t.Errorf("led: %v, %v, and it ends with %v", led, err, c.Wait())
-		}
-	})
 }
 
 // Of three machines that wait, and that die at any moment, the last one finishes the job in each period, unless
@@ -425,27 +478,6 @@ func TestOnceHoldsOnSuccessInManyPeriods(t *testing.T) {
 	})
 }
 
-// Who waits returns as soon as the job has run, if its Hold outlasts the Wait. If not, it runs the next period's.
-func TestOnceWaitsForNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		began := time.Now()
-		go func() { _, _ = machine{id: "a", crashes: -1}.fire(t, d, time.Hour, 10*time.Minute) }()
-		sleep(time.Second)
-		job := func(context.Context) error { return nil }
-		ran, err := machine{id: "b", crashes: -1}.once(t, d, le.OnceOptions{Hold: time.Hour, Wait: 50 * time.Minute}, job)
-		if ran || !errors.Is(err, le.ErrNotElected) {
-			t.Error(ran, err)
-		}
-		near(t, "the wait", time.Since(began), 10*time.Minute, T)
-		sleep(time.Until(began.Add(55 * time.Minute)))
-		if ran, err := (machine{id: "b", crashes: -1}).once(t, d, le.OnceOptions{Hold: time.Hour, Wait: 10 * time.Minute}, job); !ran || err != nil {
-			t.Error(ran, err)
-		}
-		near(t, "the next run", time.Since(began), time.Hour+S, T)
-	})
-}
-
 func TestOnceRefuses(t *testing.T) {
 	bad := le.Config{Decider: memory.NewDecider(), LeaderID: "a", ClockPolicy: le.Unsynchronized, OnElected: func(context.Context, *le.TimeView) {}}
 	err := bad.Once(t.Context(), le.OnceOptions{Wait: -1}, nil)
@@ -467,60 +499,31 @@ func TestOnceRefuses(t *testing.T) {
 	}
 }
 
-// A machine that was suspended while it waited does not run the job again after the Hold.
-func TestOnceSuspendedInItsWait(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		ran := map[string]time.Time{}
-		job := func(id string) func(context.Context, *le.TimeView) error {
-			return func(context.Context, *le.TimeView) error { ran[id] = time.Now(); return nil }
-		}
-		once := le.OnceOptions{Hold: 30 * time.Minute, Wait: time.Minute}
-		if err := (le.Config{Decider: d.Handle(), LeaderID: "a", TermLength: T, MaxClockSkew: S}).Once(t.Context(), once, job("a")); err != nil {
-			t.Fatal(err)
-		}
-		clock := &stalling{Offset: clocks.NewOffset(nil, 0)}
-		done := make(chan error, 1)
-		go func() {
-			done <- le.Config{Decider: d.Handle(), LeaderID: "b", TermLength: T, MaxClockSkew: S, Clock: clock}.Once(t.Context(), once, job("b"))
-		}()
-		sleep(10 * time.Second)
-		clock.suspend()
-		sleep(40 * time.Minute)
-		clock.resume()
-		if err := <-done; !errors.Is(err, le.ErrNotElected) {
-			t.Errorf("b ran the job again %v after a did, or says %v", ran["b"].Sub(ran["a"]), err)
-		}
-	})
-}
-
 // While clocks are stepped within MaxClockSkew, a Hold of a little more than Wait and MaxClockSkew is
 // enough.
 func TestOnceWithClocksThatAreStepped(t *testing.T) {
 	for _, hold := range []time.Duration{11*time.Second + time.Millisecond, 12 * time.Second, 12900 * time.Millisecond, 13100 * time.Millisecond} {
-		t.Run(hold.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				start := time.Now().Add(10 * time.Second) // when the job is due, by each machine's wall clock
-				ran := map[string]time.Time{}
-				once := le.OnceOptions{Hold: hold, Wait: 10 * time.Second}
-				run := func(id string, clock *clocks.Offset, f func()) error {
-					clock.SleepUntil(t.Context(), start)
-					return le.Config{Decider: d.Handle(), LeaderID: id, TermLength: T, MaxClockSkew: S, Clock: clock}.Once(t.Context(), once,
-						func(context.Context, *le.TimeView) error { ran[id] = time.Now(); f(); return nil })
-				}
-				a, b := clocks.NewOffset(nil, S), clocks.NewOffset(nil, -S)
-				done := make(chan error, 2)
-				go func() { done <- run("a", a, func() { a.Set(-S) }) }()
-				go func() { done <- run("b", b, func() {}) }()
-				time.Sleep(10*time.Second + 2*S)
-				b.Set(S)
-				<-done
-				<-done
-				if len(ran) > 1 {
-					t.Errorf("the job ran twice: %v apart (Hold %v, Wait %v, S %v)", ran["b"].Sub(ran["a"]), hold, once.Wait, S)
-				}
-			})
+		scene(t, hold.String(), func(t *testing.T) {
+			d := memory.NewDecider()
+			start := time.Now().Add(10 * time.Second) // when the job is due, by each machine's wall clock
+			ran := map[string]time.Time{}
+			once := le.OnceOptions{Hold: hold, Wait: 10 * time.Second}
+			run := func(id string, clock *clocks.Offset, f func()) error {
+				clock.SleepUntil(t.Context(), start)
+				return le.Config{Decider: d.Handle(), LeaderID: id, TermLength: T, MaxClockSkew: S, Clock: clock}.Once(t.Context(), once,
+					func(context.Context, *le.TimeView) error { ran[id] = time.Now(); f(); return nil })
+			}
+			a, b := clocks.NewOffset(nil, S), clocks.NewOffset(nil, -S)
+			done := make(chan error, 2)
+			go func() { done <- run("a", a, func() { a.Set(-S) }) }()
+			go func() { done <- run("b", b, func() {}) }()
+			time.Sleep(10*time.Second + 2*S)
+			b.Set(S)
+			<-done
+			<-done
+			if len(ran) > 1 {
+				t.Errorf("the job ran twice: %v apart (Hold %v, Wait %v, S %v)", ran["b"].Sub(ran["a"]), hold, once.Wait, S)
+			}
 		})
 	}
 }
@@ -560,17 +563,15 @@ func TestHoldIsNotHandedOverUntilATermAfterIt(t *testing.T) {
 		"without an end":     {math.MaxInt64, T, time.Hour, false},
 		"of an endless term": {time.Minute, math.MaxInt64, time.Second, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				e := held(c.hold)
-				e.TermLength, e.Unsynchronized = c.term, c.unsynchronized
-				d.Replace(e)
-				sleep(c.after)
-				if err := le.Transfer(t.Context(), d, "b"); !errors.Is(err, le.ErrNoLeader) {
-					t.Errorf("%v, on record is %+v", err, d.Entry())
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			e := held(c.hold)
+			e.TermLength, e.Unsynchronized = c.term, c.unsynchronized
+			d.Replace(e)
+			sleep(c.after)
+			if err := le.Transfer(t.Context(), d, "b"); !errors.Is(err, le.ErrNoLeader) {
+				t.Errorf("%v, on record is %+v", err, d.Entry())
+			}
 		})
 	}
 }
@@ -579,9 +580,7 @@ func TestHoldIsNotHandedOverUntilATermAfterIt(t *testing.T) {
 // StepDown with force ends its job all the same.
 func TestTransferDuringAHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) { c.Hold = time.Hour })
-		sleep(time.Second)
+		d, a := leader(t, func(c *config) { c.Hold = time.Hour })
 		before := *d.Entry()
 		for asked, err := range map[string]error{"Transfer": le.Transfer(t.Context(), d, "b"), "StepDown": le.StepDown(t.Context(), d, false)} {
 			if !errors.Is(err, le.ErrRefused) || !strings.Contains(err.Error(), before.TermExpiry.Add(before.Hold).Format(time.RFC3339)) {
@@ -614,49 +613,83 @@ func try(t *testing.T, d le.RaceDecider, adjust ...func(*config)) (*le.Campaign,
 	return c, cancel, time.Since(began), err
 }
 
-// TryAcquire leads if nobody does, until its ctx ends.
-func TestTryAcquireLeads(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		b, stop, _, err := try(t, d)
-		if err != nil || b.Status() != le.Leading || !b.View().ValueInFuture() {
-			t.Fatal(err)
-		}
-		sleep(3 * T)
-		if !b.View().ValueInFuture() {
-			t.Error("the lease was not extended")
-		}
-		stop()
-		if err := b.Wait(); !errors.Is(err, context.Canceled) || !d.Entry().Vacant() {
-			t.Errorf("%v, on record is %+v", err, d.Entry())
-		}
-	})
+// TryAcquire leads if nobody does.
+func TestTryAcquire(t *testing.T) {
+	scenes{
+		"until its ctx ends": func(t *testing.T) {
+			d := memory.NewDecider()
+			b, stop, _, err := try(t, d)
+			if err != nil || b.Status() != le.Leading || !b.View().ValueInFuture() {
+				t.Fatal(err)
+			}
+			sleep(3 * T)
+			if !b.View().ValueInFuture() {
+				t.Error("the lease was not extended")
+			}
+			stop()
+			if err := b.Wait(); !errors.Is(err, context.Canceled) || !d.Entry().Vacant() {
+				t.Errorf("%v, on record is %+v", err, d.Entry())
+			}
+		},
+		"it awaits the answer to its claim, whatever wakes it": func(t *testing.T) {
+			h := memory.NewDecider()
+			h.Inject(memory.Slow(time.Second))
+			b, stop, took, err := try(t, h, func(c *config) { c.Trace = &le.Trace{StoreOp: func(le.StoreOp) {}} }) // told of the read, the loop looks again
+			if err != nil || b.Status() != le.Leading || took != 2*time.Second {
+				t.Fatalf("%v after %v", err, took)
+			}
+			stop()
+			_ = b.Wait() // it was cancelled
+		},
+		"it follows the record as any leader": func(t *testing.T) {
+			d := memory.NewDecider()
+			b, _, _, err := try(t, d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sleep(time.Second)
+			must(t, le.StepDown(t.Context(), d, false))
+			asked := time.Now()
+			if err := b.Wait(); !errors.Is(err, le.ErrResigned) {
+				t.Error(err)
+			}
+			near(t, "stepping down", time.Since(asked), 0, 100*time.Millisecond)
+		},
+		"whose ctx ends while the claim is out, it returns when that is released": func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Inject(memory.Slow(2 * time.Second).On(memory.Write))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			b, err := le.Config{Decider: d, LeaderID: "b", TermLength: T, MaxClockSkew: S}.TryAcquire(ctx)
+			if e := d.Entry(); b != nil || !errors.Is(err, context.DeadlineExceeded) || !e.Vacant() || e.ElectionNumber != first {
+				t.Errorf("%v, on record is %+v", err, e)
+			}
+		},
+	}.run(t)
 }
 
 // While another leads it says so at once, having read once, and nothing of it is left.
 func TestTryAcquireWhileAnotherLeads(t *testing.T) {
 	for name, reserved := range map[string]bool{"leads": false, "is to lead": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				e := rival(7)
-				if reserved {
-					e.LeaderID, e.Successor = "", "rival"
-				}
-				d.Replace(e)
-				h := d.Handle()
-				var calls []memory.Kind
-				h.Inject(func(op memory.Op) memory.Fault { calls = append(calls, op.Kind); return memory.Fault{} })
-				b, _, took, err := try(t, h)
-				var facts *le.NotElectedError
-				if b != nil || !errors.Is(err, le.ErrNotElected) || !errors.As(err, &facts) || facts.Leader.ElectionNumber != 7 {
-					t.Errorf("%v, %v", b, err)
-				}
-				if len(calls) != 1 || calls[0] != memory.Read || took > 0 {
-					t.Errorf("it took %v, %v", took, calls)
-				}
-				synctest.Wait() // a goroutine that was left would keep the bubble
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			e := rival(7)
+			if reserved {
+				e.LeaderID, e.Successor = "", "rival"
+			}
+			d.Replace(e)
+			h := d.Handle()
+			var calls []memory.Kind
+			h.Inject(func(op memory.Op) memory.Fault { calls = append(calls, op.Kind); return memory.Fault{} })
+			b, _, took, err := try(t, h)
+			var facts *le.NotElectedError
+			if b != nil || !errors.Is(err, le.ErrNotElected) || !errors.As(err, &facts) || facts.Leader.ElectionNumber != 7 {
+				t.Errorf("%v, %v", b, err)
+			}
+			if len(calls) != 1 || calls[0] != memory.Read || took > 0 {
+				t.Errorf("it took %v, %v", took, calls)
+			}
+			synctest.Wait() // a goroutine that was left would keep the bubble
 		})
 	}
 }
@@ -664,15 +697,13 @@ func TestTryAcquireWhileAnotherLeads(t *testing.T) {
 // A lost answer to its claim is read back: who has won leads.
 func TestTryAcquireReadsBack(t *testing.T) {
 	for name, lost := range map[string]error{"lost": memory.ErrLost, "lost race": le.ErrLostRace} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				h := d.Handle()
-				h.Inject(memory.Always(memory.Fault{Err: lost, Lands: true}).On(memory.Write).Times(1))
-				if b, _, _, err := try(t, h); err != nil || !b.View().ValueInFuture() {
-					t.Error(err)
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			h := d.Handle()
+			h.Inject(memory.Always(memory.Fault{Err: lost, Lands: true}).On(memory.Write).Times(1))
+			if b, _, _, err := try(t, h); err != nil || !b.View().ValueInFuture() {
+				t.Error(err)
+			}
 		})
 	}
 }
@@ -694,29 +725,27 @@ func TestTryAcquireWhenTheStoreFails(t *testing.T) {
 		"lost for good":  {memory.LoseAnswers().On(memory.Write), 0, nil, time.Second},
 		"a refused race": {memory.Fail(le.ErrLostRace).On(memory.Write), 0, le.ErrNotElected, time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				h := d.Handle()
-				hang := make(chan struct{})
-				defer close(hang)
-				if c.faults == nil {
-					c.faults = memory.Hang(hang).On(c.hangs)
-				}
-				h.Inject(c.faults)
-				b, stop, took, err := try(t, h)
-				if !errors.Is(err, c.want) || took > c.within {
-					t.Errorf("%v after %v, want %v within %v", err, took, c.want, c.within)
-				}
-				if b != nil {
-					h.Inject(nil)
-					stop()
-					<-b.Done()
-				}
-				if e := d.Entry(); !e.Vacant() {
-					t.Errorf("on record is %+v", e)
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			h := d.Handle()
+			hang := make(chan struct{})
+			defer close(hang)
+			if c.faults == nil {
+				c.faults = memory.Hang(hang).On(c.hangs)
+			}
+			h.Inject(c.faults)
+			b, stop, took, err := try(t, h)
+			if !errors.Is(err, c.want) || took > c.within {
+				t.Errorf("%v after %v, want %v within %v", err, took, c.want, c.within)
+			}
+			if b != nil {
+				h.Inject(nil)
+				stop()
+				<-b.Done()
+			}
+			if e := d.Entry(); !e.Vacant() {
+				t.Errorf("on record is %+v", e)
+			}
 		})
 	}
 }
@@ -732,18 +761,16 @@ func TestTryAcquireWhenUnfit(t *testing.T) {
 		"clock":                    {func(c *config) { c.Clock = clocks.NewOffset(clocks.System(), 3*S) }, le.ErrClockSkew},
 		"clock, as the read shows": {func(c *config) { c.Clock = clocks.NewOffset(clocks.System(), -3*S) }, le.ErrClockSkew},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				d.Replace(&le.RaceEntry{ElectionNumber: 7, TermExpiry: time.Now(), TermLength: T, Incarnation: "x"})
-				b, _, _, err := try(t, d, c.adjust)
-				if b != nil || !errors.Is(err, c.want) || errors.Is(err, le.ErrNotElected) {
-					t.Errorf("%v, %v, want %v", b, err, c.want)
-				}
-				if e := d.Entry(); !e.Vacant() {
-					t.Errorf("on record is %+v", e)
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(&le.RaceEntry{ElectionNumber: 7, TermExpiry: time.Now(), TermLength: T, Incarnation: "x"})
+			b, _, _, err := try(t, d, c.adjust)
+			if b != nil || !errors.Is(err, c.want) || errors.Is(err, le.ErrNotElected) {
+				t.Errorf("%v, %v, want %v", b, err, c.want)
+			}
+			if e := d.Entry(); !e.Vacant() {
+				t.Errorf("on record is %+v", e)
+			}
 		})
 	}
 }
@@ -758,85 +785,19 @@ func TestTryAcquireLeadsOnce(t *testing.T) {
 		"resigned": {func(t *testing.T, _ *memory.Decider, b *le.Campaign) { _ = b.Resign(t.Context()) }, le.ErrResigned},
 		"expired":  {func(_ *testing.T, d *memory.Decider, _ *le.Campaign) { d.Inject(memory.LoseRequests()) }, le.ErrExpired},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				b, _, _, err := try(t, d)
-				if err != nil {
-					t.Fatal(err)
-				}
-				c.end(t, d, b)
-				if err := b.Wait(); !errors.Is(err, c.want) {
-					t.Errorf("%v, want %v", err, c.want)
-				}
-				if n := d.Entry().ElectionNumber; n > first+1 {
-					t.Errorf("it has led again: %d", n)
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			b, _, _, err := try(t, d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.end(t, d, b)
+			if err := b.Wait(); !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+			if n := d.Entry().ElectionNumber; n > first+1 {
+				t.Errorf("it has led again: %d", n)
+			}
 		})
 	}
-}
-
-// It awaits the answer to its claim, whatever wakes it meanwhile.
-func TestTryAcquireAwaitsItsClaim(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		h := memory.NewDecider()
-		h.Inject(memory.Slow(time.Second))
-		b, stop, took, err := try(t, h, func(c *config) { c.Trace = &le.Trace{StoreOp: func(le.StoreOp) {}} }) // told of the read, the loop looks again
-		if err != nil || b.Status() != le.Leading || took != 2*time.Second {
-			t.Fatalf("%v after %v", err, took)
-		}
-		stop()
-		_ = b.Wait() // it was cancelled
-	})
-}
-
-// When it leads it follows the record as any leader: a feed tells it of a request.
-func TestTryAcquireHearsOfRequests(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		b, _, _, err := try(t, d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sleep(time.Second)
-		if err := le.StepDown(t.Context(), d, false); err != nil {
-			t.Fatal(err)
-		}
-		asked := time.Now()
-		if err := b.Wait(); !errors.Is(err, le.ErrResigned) {
-			t.Error(err)
-		}
-		near(t, "stepping down", time.Since(asked), 0, 100*time.Millisecond)
-	})
-}
-
-// When its ctx ends while the claim is out, it returns when that was released again.
-func TestTryAcquireLeavesNothingWhenToldToStop(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Inject(memory.Slow(2 * time.Second).On(memory.Write))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		b, err := le.Config{Decider: d, LeaderID: "b", TermLength: T, MaxClockSkew: S}.TryAcquire(ctx)
-		if e := d.Entry(); b != nil || !errors.Is(err, context.DeadlineExceeded) || !e.Vacant() || e.ElectionNumber != first {
-			t.Errorf("%v, on record is %+v", err, e)
-		}
-	})
-}
-
-// Once that gives up before the store has answered at all says that, and not that another leads.
-func TestOnceWhoseStoreDoesNotAnswer(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		hang := make(chan struct{})
-		defer close(hang)
-		d.Inject(memory.Hang(hang))
-		began := time.Now()
-		err := le.Config{Decider: d, LeaderID: "b", TermLength: T, MaxClockSkew: S}.Once(t.Context(), le.OnceOptions{Hold: time.Minute, Wait: time.Second},
-			func(context.Context, *le.TimeView) error { return nil })
-		if err == nil || errors.Is(err, le.ErrNotElected) || !strings.Contains(err.Error(), "has not answered within 1s") || time.Since(began) > 2*time.Second {
-			t.Errorf("%v after %v", err, time.Since(began))
-		}
-	})
 }

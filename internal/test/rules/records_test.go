@@ -31,13 +31,9 @@ func TestRule14EveryWriteRaisesTheOrder(t *testing.T) {
 		stop := watch(t, le.WatchConfig{Decider: observer})
 		a, b := join(t, d, "a"), join(t, d, "b")
 		sleep(30 * time.Second)
-		if err := le.Transfer(t.Context(), d, "b"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, le.Transfer(t.Context(), d, "b"))
 		sleep(30 * time.Second)
-		if err := le.StepDown(t.Context(), d, false); err != nil {
-			t.Fatal(err)
-		}
+		must(t, le.StepDown(t.Context(), d, false))
 		sleep(30 * time.Second)
 		a.quit()
 		synctest.Wait() // a feed may merge a leadership's beginning with its end
@@ -95,9 +91,7 @@ func TestRule07LostAnswerIsReadBack(t *testing.T) {
 // ctx at once with ErrOusted.
 func TestRule08LossEndsViewAndCtxAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a")
-		sleep(time.Second)
+		d, a := leader(t)
 		r := a.leadership(t, 0)
 		d.Replace(rival(first + 1))
 		synctest.Wait()
@@ -109,9 +103,7 @@ func TestRule08LossEndsViewAndCtxAtOnce(t *testing.T) {
 		}
 	})
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", polled)
-		sleep(time.Second)
+		d, a := leader(t, polled)
 		r := a.leadership(t, 0)
 		d.Replace(rival(first + 1))
 		sleep(6*time.Second - time.Millisecond)
@@ -189,9 +181,7 @@ func TestUnknownFieldsSurviveEveryWrite(t *testing.T) {
 		a.stop()
 		sleep(time.Second)
 		check("release", d.Entry().Vacant())
-		if err := le.Transfer(t.Context(), d, "b"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, le.Transfer(t.Context(), d, "b"))
 		check("request", d.Entry().Successor == "b")
 	})
 }
@@ -199,204 +189,160 @@ func TestUnknownFieldsSurviveEveryWrite(t *testing.T) {
 // TestEmptiedRecordIsWaitedFor: a record that is empty and not new is nobody's for a term.
 // One that is not there may be new.
 func TestEmptiedRecordIsWaitedFor(t *testing.T) {
-	for kind, adjust := range map[string]func(*config){"pushed": func(*config) {}, "polled": polled} {
-		t.Run(kind, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				old := join(t, d, "old")
-				sleep(T)
-				old.store.Inject(memory.Fail(errors.New("cut off")))
-				d.Replace(&le.RaceEntry{})
-				cut := time.Now()
-				a := join(t, d, "a", adjust)
-				var none *le.NotElectedError
-				if _, err := (le.Config{Decider: d.Handle(), LeaderID: "b", TermLength: T}).TryAcquire(t.Context()); !errors.As(err, &none) || !strings.Contains(err.Error(), "emptied") {
-					t.Errorf("TryAcquire says %v", err)
+	for kind, adjust := range styles {
+		scene(t, kind, func(t *testing.T) {
+			d := memory.NewDecider()
+			old := join(t, d, "old")
+			sleep(T)
+			old.store.Inject(memory.Fail(errors.New("cut off")))
+			d.Replace(&le.RaceEntry{})
+			cut := time.Now()
+			a := join(t, d, "a", adjust)
+			var none *le.NotElectedError
+			if _, err := (le.Config{Decider: d.Handle(), LeaderID: "b", TermLength: T}).TryAcquire(t.Context()); !errors.As(err, &none) || !strings.Contains(err.Error(), "emptied") {
+				t.Errorf("TryAcquire says %v", err)
+			}
+			for a.Status() != le.Leading {
+				sleep(100 * time.Millisecond)
+				if old.View().ValueInFuture() && a.View().ValueInFuture() {
+					t.Fatal("two views are true")
 				}
-				for a.Status() != le.Leading {
-					sleep(100 * time.Millisecond)
-					if old.View().ValueInFuture() && a.View().ValueInFuture() {
-						t.Fatal("two views are true")
-					}
-					if time.Since(cut) > 2*T {
-						t.Fatal("nobody leads")
-					}
+				if time.Since(cut) > 2*T {
+					t.Fatal("nobody leads")
 				}
-				if waited := time.Since(cut); waited < T+S {
-					t.Errorf("waited for %v only", waited)
-				}
-				if a.View().ElectionNumber() <= old.leadership(t, 0).number {
-					t.Errorf("leadership %d after leadership %d", a.View().ElectionNumber(), old.leadership(t, 0).number)
-				}
-			})
+			}
+			if waited := time.Since(cut); waited < T+S {
+				t.Errorf("waited for %v only", waited)
+			}
+			if a.View().ElectionNumber() <= old.leadership(t, 0).number {
+				t.Errorf("leadership %d after leadership %d", a.View().ElectionNumber(), old.leadership(t, 0).number)
+			}
 		})
 	}
 }
 
-// What a leader announces is on record at once, by one extension more, and its
-// leadership goes on.
-func TestAnnounceIsOneExtension(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		host, params := []string{"old:1"}, []byte("v1") // they are the caller's when Start has returned
-		a := join(t, d, "a", func(c *config) { c.HostPort, c.ConnectionParams = host, params })
-		host[0], params[0] = "scribbled", 'x'
-		sleep(8 * time.Second) // the first extension was at 7 s
-		if e := d.Entry(); !slices.Equal(e.HostPort, []string{"old:1"}) || string(e.ConnectionParams) != "v1" {
-			t.Errorf("on record is %+v", e)
-		}
-		began := time.Now()
-		sleep(2 * time.Second)
-		host, params = []string{"new:1"}, []byte("v2")
-		if err := a.Announce(host, params); err != nil {
-			t.Fatal(err)
-		}
-		host[0], params[0] = "scribbled", 'x' // so are these
-		synctest.Wait()
-		if e := d.Entry(); !slices.Equal(e.HostPort, []string{"new:1"}) || string(e.ConnectionParams) != "v2" || e.ElectionNumber != first {
-			t.Errorf("on record is %+v", e)
-		}
-		sleep(4 * time.Second)
-		if ops := a.opsSince(began); len(ops) != 1 || ops[0].Kind != le.OpExtend {
-			t.Errorf("it took %+v, want one extension", ops)
-		}
-		if a.count() != 1 || a.leadership(t, 0).ctx.Err() != nil {
-			t.Error("the leadership has ended")
-		}
-	})
-}
-
-// Announcements in a row make no more than one write a second, of the newest.
-func TestAnnounceIsPaced(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a")
-		sleep(2 * time.Second)
-		began := time.Now()
-		for i := range 1000 {
-			if err := a.Announce(nil, []byte{byte(i), byte(i >> 8)}); err != nil {
-				t.Fatal(err)
+// What is announced.
+func TestAnnounce(t *testing.T) {
+	scenes{
+		"is on record at once, by one extension more": func(t *testing.T) {
+			d := memory.NewDecider()
+			host, params := []string{"old:1"}, []byte("v1") // they are the caller's when Start has returned
+			a := join(t, d, "a", func(c *config) { c.HostPort, c.ConnectionParams = host, params })
+			host[0], params[0] = "scribbled", 'x'
+			sleep(8 * time.Second) // the first extension was at 7 s
+			if e := d.Entry(); !slices.Equal(e.HostPort, []string{"old:1"}) || string(e.ConnectionParams) != "v1" {
+				t.Errorf("on record is %+v", e)
 			}
-			sleep(4 * time.Millisecond)
-		}
-		sleep(2 * time.Second)
-		if n := len(a.opsSince(began)); n > 6 {
-			t.Errorf("%d store operations in 6 s", n)
-		}
-		if p := d.Entry().ConnectionParams; !slices.Equal(p, []byte{999 & 255, 999 >> 8}) {
-			t.Errorf("on record is %v", p)
-		}
-	})
-}
-
-// A store that fails is asked no more often for an announcement than for an extension.
-func TestAnnounceBacksOff(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a")
-		sleep(2 * time.Second)
-		a.store.Inject(memory.Fail(errors.New("no")).On(memory.Write))
-		began := time.Now()
-		if err := a.Announce([]string{"new:1"}, nil); err != nil {
-			t.Fatal(err)
-		}
-		sleep(4 * time.Second)
-		if n := len(a.opsSince(began, le.OpExtend)); n > 6 {
-			t.Errorf("%d writes in 4 s, want at most 6: the pauses double from half a second", n)
-		}
-	})
-}
-
-// What a standby announces, or one that has lost, is what it tells when it leads.
-func TestAnnounceIsKeptForTheNextLeadership(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) { c.HostPort = []string{"a:1"} })
-		sleep(time.Second)
-		b := join(t, d, "b", func(c *config) { c.HostPort = []string{"b:1"} })
-		sleep(time.Second)
-		if err := b.Announce([]string{"b:2"}, nil); err != nil {
-			t.Fatal(err)
-		}
-		sleep(time.Second)
-		if h := d.Entry().HostPort; !slices.Equal(h, []string{"a:1"}) {
-			t.Fatalf("a standby has written %v", h)
-		}
-		a.quit()
-		sleep(time.Second)
-		b.leads(t)
-		if h := d.Entry().HostPort; !slices.Equal(h, []string{"b:2"}) {
-			t.Errorf("it leads at %v", h)
-		}
-	})
-}
-
-// Announce refuses what Config does, and does nothing then, nor when all is over.
-func TestAnnounceRefuses(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) { c.HostPort = []string{"a:1"} })
-		sleep(2 * time.Second)
-		for want, params := range map[string][]byte{"UTF-8": nil, "196608": make([]byte, 150<<10)} {
-			if err := a.Announce([]string{"a\xff"}, params); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%v, want %q", err, want)
-			}
-		}
-		sleep(4 * time.Second)
-		if h := d.Entry().HostPort; !slices.Equal(h, []string{"a:1"}) {
-			t.Errorf("on record is %q", h)
-		}
-		a.quit()
-		if err := a.Announce(nil, nil); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// What is announced may take as much of a record as is allowed, if each byte of an address
-// is written as six, and not a byte more.
-func TestAnnounceAsMuchAsARecordKeeps(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		a := join(t, memory.NewDecider(), "a")
-		for n, fits := range map[int]bool{(192<<10)/6 - 2: true, (192<<10)/6 - 1: false} {
-			if err := a.Announce([]string{strings.Repeat("\x01", n) + ":1"}, nil); (err == nil) != fits {
-				t.Errorf("%d bytes: %v", n, err)
-			}
-		}
-	})
-}
-
-// An announcement never puts an extension off, also if these are more frequent.
-func TestAnnounceDelaysNoExtension(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) { c.ExtendEvery = T / 20 })
-		sleep(10 * time.Second)
-		began := time.Now()
-		if err := a.Announce([]string{"new:1"}, nil); err != nil {
-			t.Fatal(err)
-		}
-		sleep(600 * time.Millisecond) // the last extension was 250 ms before
-		if ops := a.opsSince(began, le.OpExtend); len(ops) != 1 || !slices.Equal(d.Entry().HostPort, []string{"new:1"}) {
-			t.Errorf("%+v, on record is %v", ops, d.Entry().HostPort)
-		}
-	})
-}
-
-// Either of the two that are announced is reason enough to write.
-func TestAnnounceOfOneOfTheTwo(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) { c.HostPort, c.ConnectionParams = []string{"a:1"}, []byte("v1") })
-		for _, c := range []struct{ host, params string }{{"a:1", "v2"}, {"a:2", "v2"}} {
+			began := time.Now()
 			sleep(2 * time.Second)
-			if err := a.Announce([]string{c.host}, []byte(c.params)); err != nil {
-				t.Fatal(err)
-			}
+			host, params = []string{"new:1"}, []byte("v2")
+			must(t, a.Announce(host, params))
+			host[0], params[0] = "scribbled", 'x' // so are these
 			synctest.Wait()
-			if e := d.Entry(); e.HostPort[0] != c.host || string(e.ConnectionParams) != c.params {
-				t.Errorf("on record are %v and %q, want %+v", e.HostPort, e.ConnectionParams, c)
+			if e := d.Entry(); !slices.Equal(e.HostPort, []string{"new:1"}) || string(e.ConnectionParams) != "v2" || e.ElectionNumber != first {
+				t.Errorf("on record is %+v", e)
 			}
-		}
-	})
+			sleep(4 * time.Second)
+			if ops := a.opsSince(began); len(ops) != 1 || ops[0].Kind != le.OpExtend {
+				t.Errorf("it took %+v, want one extension", ops)
+			}
+			if a.count() != 1 || a.leadership(t, 0).ctx.Err() != nil {
+				t.Error("the leadership has ended")
+			}
+		},
+		"at most once a second, the newest": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a")
+			sleep(2 * time.Second)
+			began := time.Now()
+			for i := range 1000 {
+				must(t, a.Announce(nil, []byte{byte(i), byte(i >> 8)}))
+				sleep(4 * time.Millisecond)
+			}
+			sleep(2 * time.Second)
+			if n := len(a.opsSince(began)); n > 6 {
+				t.Errorf("%d store operations in 6 s", n)
+			}
+			if p := d.Entry().ConnectionParams; !slices.Equal(p, []byte{999 & 255, 999 >> 8}) {
+				t.Errorf("on record is %v", p)
+			}
+		},
+		"no more often than extensions, if the store fails": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a")
+			sleep(2 * time.Second)
+			a.store.Inject(memory.Fail(errors.New("no")).On(memory.Write))
+			began := time.Now()
+			must(t, a.Announce([]string{"new:1"}, nil))
+			sleep(4 * time.Second)
+			if n := len(a.opsSince(began, le.OpExtend)); n > 6 {
+				t.Errorf("%d writes in 4 s, want at most 6: the pauses double from half a second", n)
+			}
+		},
+		"by a standby is told when it leads": func(t *testing.T) {
+			d, a := leader(t, func(c *config) { c.HostPort = []string{"a:1"} })
+			b := join(t, d, "b", func(c *config) { c.HostPort = []string{"b:1"} })
+			sleep(time.Second)
+			must(t, b.Announce([]string{"b:2"}, nil))
+			sleep(time.Second)
+			if h := d.Entry().HostPort; !slices.Equal(h, []string{"a:1"}) {
+				t.Fatalf("a standby has written %v", h)
+			}
+			a.quit()
+			sleep(time.Second)
+			b.leads(t)
+			if h := d.Entry().HostPort; !slices.Equal(h, []string{"b:2"}) {
+				t.Errorf("it leads at %v", h)
+			}
+		},
+		"is refused as by Config, and is nothing when all is over": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", func(c *config) { c.HostPort = []string{"a:1"} })
+			sleep(2 * time.Second)
+			for want, params := range map[string][]byte{"UTF-8": nil, "196608": make([]byte, 150<<10)} {
+				if err := a.Announce([]string{"a\xff"}, params); err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%v, want %q", err, want)
+				}
+			}
+			sleep(4 * time.Second)
+			if h := d.Entry().HostPort; !slices.Equal(h, []string{"a:1"}) {
+				t.Errorf("on record is %q", h)
+			}
+			a.quit()
+			if err := a.Announce(nil, nil); err != nil {
+				t.Error(err)
+			}
+		},
+		"as much as a record keeps, each byte written as six": func(t *testing.T) {
+			a := join(t, memory.NewDecider(), "a")
+			for n, fits := range map[int]bool{(192<<10)/6 - 2: true, (192<<10)/6 - 1: false} {
+				if err := a.Announce([]string{strings.Repeat("\x01", n) + ":1"}, nil); (err == nil) != fits {
+					t.Errorf("%d bytes: %v", n, err)
+				}
+			}
+		},
+		"puts no extension off": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", func(c *config) { c.ExtendEvery = T / 20 })
+			sleep(10 * time.Second)
+			began := time.Now()
+			must(t, a.Announce([]string{"new:1"}, nil))
+			sleep(600 * time.Millisecond) // the last extension was 250 ms before
+			if ops := a.opsSince(began, le.OpExtend); len(ops) != 1 || !slices.Equal(d.Entry().HostPort, []string{"new:1"}) {
+				t.Errorf("%+v, on record is %v", ops, d.Entry().HostPort)
+			}
+		},
+		"either of the two": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", func(c *config) { c.HostPort, c.ConnectionParams = []string{"a:1"}, []byte("v1") })
+			for _, c := range []struct{ host, params string }{{"a:1", "v2"}, {"a:2", "v2"}} {
+				sleep(2 * time.Second)
+				must(t, a.Announce([]string{c.host}, []byte(c.params)))
+				synctest.Wait()
+				if e := d.Entry(); e.HostPort[0] != c.host || string(e.ConnectionParams) != c.params {
+					t.Errorf("on record are %v and %q, want %+v", e.HostPort, e.ConnectionParams, c)
+				}
+			}
+		},
+	}.run(t)
 }

@@ -4,6 +4,7 @@ package rules
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -60,37 +61,35 @@ func (d *detained) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderTo
 // later write has opened: nothing is written before a read that began after it.
 func TestRule07LateAnswersCloseNoQuestion(t *testing.T) {
 	for _, what := range []string{"read", "write", "refused write"} {
-		t.Run(what, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				late := make(chan struct{})
-				h := &detained{refused: what == "refused write"}
-				a := join(t, memory.NewDecider(), "a", polled, func(c *config) { h.RaceDecider, c.Decider = c.Decider, h })
-				synctest.Wait()
-				if what == "read" { // of the one that asks what became of the extension at 7 s
-					a.store.Inject(memory.LoseRequests().On(memory.Write).Times(1))
-					h.keep(&h.read, late)
-				} else {
-					h.keep(&h.write, late)
-				}
-				sleep(12 * time.Second) // given up, read, and gone on
-				a.leads(t)
-				a.store.Inject(func(op memory.Op) memory.Fault {
-					return memory.Fault{Err: memory.ErrLost, Lands: op.Kind == memory.Write}
-				})
-				for begin := time.Now(); len(a.opsSince(begin, le.OpExtend)) == 0; {
-					sleep(100 * time.Millisecond)
-				}
-				sleep(100 * time.Millisecond)
-				close(late)
-				told := time.Now()
-				sleep(5 * time.Second)
-				if n := len(a.opsSince(told, le.OpExtend)); n > 0 {
-					t.Errorf("%d writes, though the outcome of the last one is open and no read has worked since", n)
-				}
-				a.store.Inject(nil)
-				sleep(time.Second)
-				a.leads(t)
+		scene(t, what, func(t *testing.T) {
+			late := make(chan struct{})
+			h := &detained{refused: what == "refused write"}
+			a := join(t, memory.NewDecider(), "a", polled, func(c *config) { h.RaceDecider, c.Decider = c.Decider, h })
+			synctest.Wait()
+			if what == "read" { // of the one that asks what became of the extension at 7 s
+				a.store.Inject(memory.LoseRequests().On(memory.Write).Times(1))
+				h.keep(&h.read, late)
+			} else {
+				h.keep(&h.write, late)
+			}
+			sleep(12 * time.Second) // given up, read, and gone on
+			a.leads(t)
+			a.store.Inject(func(op memory.Op) memory.Fault {
+				return memory.Fault{Err: memory.ErrLost, Lands: op.Kind == memory.Write}
 			})
+			for begin := time.Now(); len(a.opsSince(begin, le.OpExtend)) == 0; {
+				sleep(100 * time.Millisecond)
+			}
+			sleep(100 * time.Millisecond)
+			close(late)
+			told := time.Now()
+			sleep(5 * time.Second)
+			if n := len(a.opsSince(told, le.OpExtend)); n > 0 {
+				t.Errorf("%d writes, though the outcome of the last one is open and no read has worked since", n)
+			}
+			a.store.Inject(nil)
+			sleep(time.Second)
+			a.leads(t)
 		})
 	}
 }
@@ -102,9 +101,7 @@ func TestRule05ReadsCountFromTheirStart(t *testing.T) {
 		d := memory.NewDecider()
 		held := rival(3)
 		d.Replace(held)
-		a := join(t, d, "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Always(memory.Fault{AnswerDelay: 2 * time.Second}).On(memory.Read))
-		}, polled)
+		a := join(t, d, "a", faulty(memory.Always(memory.Fault{AnswerDelay: 2 * time.Second}).On(memory.Read)), polled)
 		sleep(2 * T) // reads begin at 0, 7.5 and 15 s; the last is answered at 17 s, 1 s after TermExpiry + S
 		a.leads(t)
 		last, claimed := time.Time{}, a.opsSince(time.Time{}, le.OpAcquire)[0].Start
@@ -115,27 +112,6 @@ func TestRule05ReadsCountFromTheirStart(t *testing.T) {
 		}
 		if last.Before(held.TermExpiry.Add(S)) {
 			t.Errorf("claimed by a read that began %v before TermExpiry + S", held.TermExpiry.Add(S).Sub(last))
-		}
-	})
-}
-
-// Lapsed is told after a read that began at or past TermExpiry + S: a record that was
-// extended while an earlier one was on its way back has not lapsed.
-func TestWatchLapsedCountsReadsFromTheirStart(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		held := rival(3)
-		d.Replace(held)
-		s := observe(t, d, true, 0)
-		s.store.Inject(memory.Always(memory.Fault{AnswerDelay: 2 * time.Second}).On(memory.Read))
-		sleep(15500 * time.Millisecond) // a read is on its way back since 15 s
-		held.Extension, held.TermExpiry = 1, time.Now().Add(T)
-		d.Replace(held)
-		sleep(5 * time.Second)
-		for _, what := range s.list() {
-			if what == "lapsed 3" {
-				t.Errorf("told of a lapse of what was extended: %q", s.list())
-			}
 		}
 	})
 }
@@ -160,44 +136,6 @@ func TestRule06StoreSetBackUnderALivingLeadership(t *testing.T) {
 		a.leads(t)
 		if got := a.View().ElectionNumber(); got != 7 {
 			t.Errorf("number %d, want 7", got)
-		}
-	})
-}
-
-// Rule 9: the time for the release counts from when the callbacks have returned, not
-// from when the campaign was stopped.
-func TestRule09ReleaseAfterALongDrain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
-			c.DrainTimeout = time.Minute
-			c.OnOusting = func(context.Context) { time.Sleep(40 * time.Second) }
-		})
-		sleep(time.Second)
-		a.stop()
-		sleep(39900 * time.Millisecond)
-		a.store.Inject(memory.LoseRequests().On(memory.Write).Times(1)) // the first try
-		<-a.Done()
-		if !d.Entry().Vacant() {
-			t.Errorf("left behind: %+v", d.Entry())
-		}
-	})
-}
-
-// Lapsed and a later record of the leadership that comes back are both told, also where the
-// callback was busy meanwhile.
-func TestWatchTellsLapsedToASlowCallback(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		held := rival(3)
-		d.Replace(held)
-		s := observe(t, d, false, 20*time.Second) // busy with 3/0 until 20 s; the lapse is at 16 s
-		sleep(18 * time.Second)
-		held.Extension, held.TermExpiry = 1, time.Now().Add(T)
-		d.Replace(held)
-		sleep(25 * time.Second)
-		if got := s.list(); len(got) < 3 || got[0] != "3/0 rival" || got[1] != "lapsed 3" || got[2] != "3/1 rival" {
-			t.Errorf("told %q", got)
 		}
 	})
 }
@@ -237,24 +175,6 @@ func TestStoreGoneBackIsSaid(t *testing.T) {
 	})
 }
 
-// A replica that lags now and then, and a leader who finds the record gone and writes it again,
-// are no matter of a warning.
-func TestStoreGoneBackIsNotSaid(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		var log lines
-		a := join(t, d, "a", polled, logged(&log))
-		sleep(5 * T)
-		a.leads(t)
-		d.Replace(nil)
-		sleep(5 * T)
-		a.leads(t)
-		if log.count(goneBack) > 0 {
-			t.Errorf("it says\n%s", &log.text)
-		}
-	})
-}
-
 // A record that is gone is said at once, by leaders and observers alike: the leader writes it again,
 // and nobody would know. Once for each time.
 func TestRecordThatIsGoneIsSaid(t *testing.T) {
@@ -262,32 +182,30 @@ func TestRecordThatIsGoneIsSaid(t *testing.T) {
 		"pushed": func(d *memory.Decider) le.RaceDecider { return d },
 		"polled": func(d *memory.Decider) le.RaceDecider { return d.Polled() },
 	} {
-		t.Run(kind, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				var led, watched lines
-				a := join(t, d, "a", func(c *config) { c.Decider = hide(c.Decider.(*memory.Decider)) }, logged(&led))
-				watch(t, le.WatchConfig{Decider: hide(d.Handle()), MaxClockSkew: S, PollInterval: time.Second, Logger: watched.logger()})
-				sleep(2 * T)
-				for i := 1; i <= 2; i++ {
-					if i == 1 {
-						d.Replace(nil)
-					} else {
-						d.Replace(&le.RaceEntry{})
-					}
-					sleep(T / 2)
-					for who, j := range map[string]*lines{"leader": &led, "observer": &watched} {
-						if n := j.count("the record is gone"); n != i {
-							t.Errorf("%d: the %s has said it %d times:\n%s", i, who, n, &j.text)
-						}
-					}
-					sleep(T)
-					a.leads(t)
+		scene(t, kind, func(t *testing.T) {
+			d := memory.NewDecider()
+			var led, watched lines
+			a := join(t, d, "a", func(c *config) { c.Decider = hide(c.Decider.(*memory.Decider)) }, logged(&led))
+			watch(t, le.WatchConfig{Decider: hide(d.Handle()), MaxClockSkew: S, PollInterval: time.Second, Logger: watched.logger()})
+			sleep(2 * T)
+			for i := 1; i <= 2; i++ {
+				if i == 1 {
+					d.Replace(nil)
+				} else {
+					d.Replace(&le.RaceEntry{})
 				}
-				if a.count() != 1 {
-					t.Errorf("%d leaderships", a.count())
+				sleep(T / 2)
+				for who, j := range map[string]*lines{"leader": &led, "observer": &watched} {
+					if n := j.count("the record is gone"); n != i {
+						t.Errorf("%d: the %s has said it %d times:\n%s", i, who, n, &j.text)
+					}
 				}
-			})
+				sleep(T)
+				a.leads(t)
+			}
+			if a.count() != 1 {
+				t.Errorf("%d leaderships", a.count())
+			}
 		})
 	}
 }
@@ -304,78 +222,73 @@ func other(number le.ElectionNumber) *le.RaceEntry {
 	return e
 }
 
-// A feed tells of an acquisition that is undone, and another takes its number: observers are told
-// of that one at once, and not only when it is extended. A feed does not decide which it is: it is read.
-func TestUndoneAcquisitionIsReplaced(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Replace(vacantAt(4))
-		var told []string
-		reads := 0
-		observer := d.Handle()
-		observer.Inject(func(op memory.Op) memory.Fault {
-			if op.Kind == memory.Read {
-				reads++
+// A feed tells of an acquisition that is undone, and another takes its number.
+func TestUndoneAcquisition(t *testing.T) {
+	scenes{
+		"a read decides, and observers are told at once": func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(vacantAt(4))
+			var told []string
+			reads := 0
+			observer := d.Handle()
+			observer.Inject(func(op memory.Op) memory.Fault {
+				if op.Kind == memory.Read {
+					reads++
+				}
+				return memory.Fault{}
+			})
+			stop := watch(t, le.WatchConfig{Decider: observer}, func(e le.RaceEntry) { told = append(told, e.LeaderID) })
+			sleep(time.Second)
+			d.Tell(other(5))
+			sleep(time.Second)
+			d.Tell(nil)
+			d.Replace(rival(5))
+			sleep(time.Second)
+			d.Tell(other(5)) // again, but now it is known which it is
+			sleep(time.Second)
+			if stop(); len(told) != 3 || told[1] != "other" || told[2] != "rival" {
+				t.Errorf("told of %q", told)
 			}
-			return memory.Fault{}
-		})
-		stop := watch(t, le.WatchConfig{Decider: observer}, func(e le.RaceEntry) { told = append(told, e.LeaderID) })
-		sleep(time.Second)
-		d.Tell(other(5))
-		sleep(time.Second)
-		d.Tell(nil)
-		d.Replace(rival(5))
-		sleep(time.Second)
-		d.Tell(other(5)) // again, but now it is known which it is
-		sleep(time.Second)
-		if stop(); len(told) != 3 || told[1] != "other" || told[2] != "rival" {
-			t.Errorf("told of %q", told)
-		}
-		if reads != 1 {
-			t.Errorf("%d reads, want one", reads)
-		}
-	})
-}
-
-// A feed that tells of two in turns, again and again, is no reason to read in a hot loop.
-func TestRule11DisputesAreReadNowAndThen(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Replace(other(4))
-		a := join(t, d, "a")
-		sleep(time.Second)
-		for n := range 1000 {
-			d.Tell(other(5 + le.ElectionNumber(n/2)))
-			sleep(time.Millisecond)
-			d.Tell(rival(5 + le.ElectionNumber(n/2)))
-			sleep(time.Millisecond)
-		}
-		if n := len(a.opsSince(time.Time{})); n > 6 { // with a pause of T/32 between two
-			t.Errorf("%d reads in two seconds", n)
-		}
-	})
-}
-
-// The same where the other is this candidate: all are told that it leads when it does. What a feed
-// tells then by that number is no news.
-func TestUndoneAcquisitionIsReplacedByOnesOwn(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Replace(vacantAt(4))
-		a := join(t, d, "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Slow(2 * time.Second).On(memory.Write).Times(1))
-		})
-		sleep(500 * time.Millisecond)
-		d.Tell(other(5))
-		sleep(200 * time.Millisecond)
-		d.Tell(nil)
-		sleep(1500 * time.Millisecond)
-		a.leads(t)
-		seen := a.seenAll()
-		if e := a.Leader(); e.LeaderID != "a" || a.leadership(t, 0).number != 5 || seen[len(seen)-1].LeaderID != "a" {
-			t.Errorf("with leadership %d, Leader returns %+v, and LeaderChanged was last told of %+v", a.leadership(t, 0).number, e, seen[len(seen)-1])
-		}
-	})
+			if reads != 1 {
+				t.Errorf("%d reads, want one", reads)
+			}
+		},
+		"by one's own": func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(vacantAt(4))
+			a := join(t, d, "a", faulty(memory.Slow(2*time.Second).On(memory.Write).Times(1)))
+			sleep(500 * time.Millisecond)
+			d.Tell(other(5))
+			sleep(200 * time.Millisecond)
+			d.Tell(nil)
+			sleep(1500 * time.Millisecond)
+			a.leads(t)
+			seen := a.seenAll()
+			if e := a.Leader(); e.LeaderID != "a" || a.leadership(t, 0).number != 5 || seen[len(seen)-1].LeaderID != "a" {
+				t.Errorf("with leadership %d, Leader returns %+v, and LeaderChanged was last told of %+v", a.leadership(t, 0).number, e, seen[len(seen)-1])
+			}
+		},
+		"by another process of that LeaderID": func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(rival(4))
+			a := join(t, d, "a")
+			sleep(time.Second)
+			undone, landed := rival(5), rival(5)
+			undone.Incarnation, landed.Incarnation = "undone's", "landed's"
+			d.Tell(undone)
+			sleep(time.Second)
+			d.Tell(nil)
+			d.Replace(landed)
+			sleep(time.Second)
+			var told []string
+			for _, e := range a.seenAll() {
+				told = append(told, e.Incarnation)
+			}
+			if !slices.Equal(told, []string{"rival's", "undone's", "landed's"}) {
+				t.Errorf("told of %q", told)
+			}
+		},
+	}.run(t)
 }
 
 // A preferred candidate that knows of a leader whose term is over, while reads return an older
@@ -402,32 +315,28 @@ func TestPreferReadsNoMoreAfterASetBack(t *testing.T) {
 // Rule 9: a feed may tell of a release that then fails and is undone. Who leaves reads, and releases again.
 func TestRule09ReleaseThatIsUndone(t *testing.T) {
 	for _, how := range []string{"stops", "resigns"} {
-		t.Run(how, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				a := join(t, d, "a")
-				sleep(time.Second)
-				failed := false
-				a.store.Inject(func(op memory.Op) (f memory.Fault) {
-					if op.Kind == memory.Write && op.Entry.Vacant() && !failed {
-						failed = true
-						d.Tell(op.Entry)
-						f.Err, f.AnswerDelay = memory.ErrLost, time.Second
-					}
-					return f
-				})
-				if how == "stops" {
-					go a.Resign(t.Context())
-					sleep(1500 * time.Millisecond) // the release has failed, and nothing was read yet
-					d.Tell(nil)
-					a.quit()
-				} else if err := a.Resign(t.Context()); err != nil {
-					t.Fatal(err)
+		scene(t, how, func(t *testing.T) {
+			d, a := leader(t)
+			failed := false
+			a.store.Inject(func(op memory.Op) (f memory.Fault) {
+				if op.Kind == memory.Write && op.Entry.Vacant() && !failed {
+					failed = true
+					d.Tell(op.Entry)
+					f.Err, f.AnswerDelay = memory.ErrLost, time.Second
 				}
-				if e := d.Entry(); !e.Vacant() {
-					t.Errorf("the record is %+v, want it released", e)
-				}
+				return f
 			})
+			if how == "stops" {
+				go a.Resign(t.Context())
+				sleep(1500 * time.Millisecond) // the release has failed, and nothing was read yet
+				d.Tell(nil)
+				a.quit()
+			} else {
+				must(t, a.Resign(t.Context()))
+			}
+			if e := d.Entry(); !e.Vacant() {
+				t.Errorf("the record is %+v, want it released", e)
+			}
 		})
 	}
 }
@@ -435,12 +344,10 @@ func TestRule09ReleaseThatIsUndone(t *testing.T) {
 // As TestRule09ReleaseThatIsUndone, but the work takes longer to end than half a term.
 func TestRule09ReleaseThatIsUndoneAfterALongDrain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", func(c *config) {
+		d, a := leader(t, func(c *config) {
 			c.DrainTimeout = T
 			c.OnElected = func(ctx context.Context, v *le.TimeView) { <-ctx.Done(); time.Sleep(9 * time.Second) }
 		})
-		sleep(time.Second)
 		failed := false
 		a.store.Inject(func(op memory.Op) (f memory.Fault) {
 			if op.Kind == memory.Write && op.Entry.Vacant() && !failed {
@@ -482,25 +389,23 @@ func TestRule19SuccessIsProved(t *testing.T) {
 		"the older": func(e *le.RaceEntry) le.LeaderToken { return e.Token },
 	} {
 		for _, lies := range []bool{true, false} {
-			t.Run(what, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					d := memory.NewDecider()
-					d.Replace(vacantAt(7))
-					a := join(t, d, "a", func(c *config) {
-						c.Decider = &credulous{c.Decider.(*memory.Decider).Polled(), lies, answer}
-					})
-					sleep(2 * T)
-					if !lies {
-						a.leads(t) // the record shows it
-						return
-					}
-					if a.follows(t); a.count() > 0 {
-						t.Errorf("it has led by what was never written")
-					}
-					if ops := a.opsSince(time.Time{}, le.OpAcquire); len(ops) == 0 || ops[0].Err == nil {
-						t.Errorf("%+v: want an error", ops)
-					}
+			scene(t, what, func(t *testing.T) {
+				d := memory.NewDecider()
+				d.Replace(vacantAt(7))
+				a := join(t, d, "a", func(c *config) {
+					c.Decider = &credulous{c.Decider.(*memory.Decider).Polled(), lies, answer}
 				})
+				sleep(2 * T)
+				if !lies {
+					a.leads(t) // the record shows it
+					return
+				}
+				if a.follows(t); a.count() > 0 {
+					t.Errorf("it has led by what was never written")
+				}
+				if ops := a.opsSince(time.Time{}, le.OpAcquire); len(ops) == 0 || ops[0].Err == nil {
+					t.Errorf("%+v: want an error", ops)
+				}
 			})
 		}
 	}

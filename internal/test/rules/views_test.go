@@ -135,84 +135,99 @@ func TestRule13CtxEndsWithTheViewWhateverHangs(t *testing.T) {
 		},
 	}
 	for name, hook := range hooks {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				d := memory.NewDecider()
-				release := make(chan struct{})
-				a := join(t, d, "a", func(c *config) { hook(c, release) })
-				synctest.Wait()
-				r := a.leadership(t, 0)
-				a.store.Inject(memory.Hang(release)) // and it ignores its ctx
-				end := r.view.Get()
-				<-r.ctx.Done()
-				if !time.Now().Equal(end) && name != "Healthy" {
-					t.Errorf("ctx ended at %v, its view at %v", time.Now(), end)
-				}
-				if time.Now().After(end) {
-					t.Errorf("ctx outlived its view by %v", time.Since(end))
-				}
-				time.Sleep(time.Until(end))
-				if r.view.ValueInFuture() {
-					t.Error("the view is alive after its end")
-				}
-				close(release)
-				a.quit()
-			})
+		scene(t, name, func(t *testing.T) {
+			d := memory.NewDecider()
+			release := make(chan struct{})
+			a := join(t, d, "a", func(c *config) { hook(c, release) })
+			synctest.Wait()
+			r := a.leadership(t, 0)
+			a.store.Inject(memory.Hang(release)) // and it ignores its ctx
+			end := r.view.Get()
+			<-r.ctx.Done()
+			if !time.Now().Equal(end) && name != "Healthy" {
+				t.Errorf("ctx ended at %v, its view at %v", time.Now(), end)
+			}
+			if time.Now().After(end) {
+				t.Errorf("ctx outlived its view by %v", time.Since(end))
+			}
+			time.Sleep(time.Until(end))
+			if r.view.ValueInFuture() {
+				t.Error("the view is alive after its end")
+			}
+			close(release)
+			a.quit()
 		})
 	}
 }
 
-// A view made by NewTimeView can be moved at will, for tests of code that takes
-// one.
-func TestTimeViewSet(t *testing.T) {
-	for name, clock := range map[string]clocks.Clock{"nil": nil, "offset": clocks.NewOffset(nil, time.Hour)} {
-		v := viewtest.New(clock, 0)
-		if v.ValueInFuture() || !v.Get().IsZero() || v.Clock() == nil || v.ElectionNumber() != le.NoElections {
-			t.Errorf("%s: a new view is in force", name)
-		}
-		soon := v.Clock().Now().Add(time.Hour)
-		v.Set(soon)
-		if !v.ValueInFuture() || !v.Get().Equal(soon) {
-			t.Errorf("%s: Set to the future: %v", name, v.Get())
-		}
-		v.Set(v.Clock().Now())
-		if v.ValueInFuture() {
-			t.Errorf("%s: Set to now is still in the future", name)
-		}
-		v.Set(soon)
-		if !v.ValueInFuture() {
-			t.Errorf("%s: Set did not move it back", name)
-		}
-	}
-}
-
-// Set takes any time, however far.
-func TestTimeViewSetFar(t *testing.T) {
-	for at, want := range map[time.Time]bool{
-		{}: false, time.Date(1600, 1, 1, 0, 0, 0, 0, time.UTC): false, time.Date(1700, 1, 1, 0, 0, 0, 0, time.UTC): false,
-		time.Unix(0, 0): false, time.Date(2263, 1, 1, 0, 0, 0, 0, time.UTC): true, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC): true,
-	} {
-		v := viewtest.New(nil, 0)
-		if v.Set(at); v.ValueInFuture() != want || !v.Get().Equal(at) {
-			t.Errorf("set to %v: %v, want %v", v.Get(), !want, want)
-		}
-	}
-}
-
-// It ends at its very nanosecond.
-func TestTimeViewEnds(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		v := viewtest.New(nil, 0)
-		v.Set(time.Now().Add(time.Second))
-		time.Sleep(time.Second - 1)
-		if !v.ValueInFuture() {
-			t.Fatal("ended early")
-		}
-		time.Sleep(time.Nanosecond)
-		if v.ValueInFuture() {
-			t.Fatal("alive at its end")
-		}
-	})
+// A view that a test makes, and the copy of a campaign's.
+func TestTimeView(t *testing.T) {
+	scenes{
+		"Set": func(t *testing.T) {
+			for name, clock := range map[string]clocks.Clock{"nil": nil, "offset": clocks.NewOffset(nil, time.Hour)} {
+				v := viewtest.New(clock, 0)
+				if v.ValueInFuture() || !v.Get().IsZero() || v.Clock() == nil || v.ElectionNumber() != le.NoElections {
+					t.Errorf("%s: a new view is in force", name)
+				}
+				soon := v.Clock().Now().Add(time.Hour)
+				v.Set(soon)
+				if !v.ValueInFuture() || !v.Get().Equal(soon) {
+					t.Errorf("%s: Set to the future: %v", name, v.Get())
+				}
+				v.Set(v.Clock().Now())
+				if v.ValueInFuture() {
+					t.Errorf("%s: Set to now is still in the future", name)
+				}
+				v.Set(soon)
+				if !v.ValueInFuture() {
+					t.Errorf("%s: Set did not move it back", name)
+				}
+			}
+		},
+		"Set to any time, however far": func(t *testing.T) {
+			for at, want := range map[time.Time]bool{
+				{}: false, time.Date(1600, 1, 1, 0, 0, 0, 0, time.UTC): false, time.Date(1700, 1, 1, 0, 0, 0, 0, time.UTC): false,
+				time.Unix(0, 0): false, time.Date(2263, 1, 1, 0, 0, 0, 0, time.UTC): true, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC): true,
+			} {
+				v := viewtest.New(nil, 0)
+				if v.Set(at); v.ValueInFuture() != want || !v.Get().Equal(at) {
+					t.Errorf("set to %v: %v, want %v", v.Get(), !want, want)
+				}
+			}
+		},
+		"it ends at its very nanosecond": func(t *testing.T) {
+			v := viewtest.New(nil, 0)
+			v.Set(time.Now().Add(time.Second))
+			time.Sleep(time.Second - 1)
+			if !v.ValueInFuture() {
+				t.Fatal("ended early")
+			}
+			time.Sleep(time.Nanosecond)
+			if v.ValueInFuture() {
+				t.Fatal("alive at its end")
+			}
+		},
+		"a copy ends with it": func(t *testing.T) {
+			_, a := leader(t)
+			copied := *a.View()
+			sleep(2 * T)
+			if !copied.ValueInFuture() || !copied.Get().Equal(a.View().Get()) {
+				t.Errorf("the copy is valid until %v, and the view until %v", copied.Get(), a.View().Get())
+			}
+			go a.Resign(t.Context())
+			sleep(time.Millisecond)
+			if copied.ValueInFuture() {
+				t.Error("the copy outlives the leadership")
+			}
+		},
+		"one that is zero, or not there, is over": func(t *testing.T) {
+			for name, v := range map[string]*le.TimeView{"zero": {}, "nil": nil} {
+				if v.ValueInFuture() || !v.Get().IsZero() || v.Clock() == nil || v.ElectionNumber() != le.NoElections {
+					t.Errorf("%s: the view is in force", name)
+				}
+			}
+		},
+	}.run(t)
 }
 
 // It may be asked and moved by many at once, and asking does not allocate.
@@ -236,33 +251,6 @@ func TestTimeViewConcurrency(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 
-}
-
-// A copy of a view ends with it, also one that was made before an extension.
-func TestTimeViewCopy(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		a := join(t, memory.NewDecider(), "a")
-		sleep(time.Second)
-		copied := *a.View()
-		sleep(2 * T)
-		if !copied.ValueInFuture() || !copied.Get().Equal(a.View().Get()) {
-			t.Errorf("the copy is valid until %v, and the view until %v", copied.Get(), a.View().Get())
-		}
-		go a.Resign(t.Context())
-		sleep(time.Millisecond)
-		if copied.ValueInFuture() {
-			t.Error("the copy outlives the leadership")
-		}
-	})
-}
-
-// A zero view, and one that is not there, is over.
-func TestTimeViewZero(t *testing.T) {
-	for name, v := range map[string]*le.TimeView{"zero": {}, "nil": nil} {
-		if v.ValueInFuture() || !v.Get().IsZero() || v.Clock() == nil || v.ElectionNumber() != le.NoElections {
-			t.Errorf("%s: the view is in force", name)
-		}
-	}
 }
 
 // readings is a clock as the system's is outside of a bubble: each time carries a
@@ -330,33 +318,31 @@ func TestRule02MonotonicReadings(t *testing.T) {
 		"suspended": func(c *readings) { c.ahead.Add(int64(5 * time.Second)) },
 	} {
 		clock := newReadings(t)
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				clock.start()
-				d := memory.NewDecider()
-				a := join(t, d, "a", on(clock), stayOn)
-				synctest.Wait()
-				a.leads(t)
-				r := a.leadership(t, 0)
-				a.store.Inject(memory.Fail(errors.New("cut off")))
-				apart(clock)
-				left := T - S
-				if name == "suspended" {
-					left -= 5 * time.Second
-				}
-				sleep(left - time.Nanosecond)
-				if !r.view.ValueInFuture() {
-					t.Error("ended early")
-				}
-				sleep(time.Nanosecond)
-				if r.view.ValueInFuture() {
-					t.Error("the view outlived its end")
-				}
-				sleep(time.Second)
-				if !errors.Is(context.Cause(r.ctx), le.ErrExpired) {
-					t.Errorf("cause %v", context.Cause(r.ctx))
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			clock.start()
+			d := memory.NewDecider()
+			a := join(t, d, "a", on(clock), stayOn)
+			synctest.Wait()
+			a.leads(t)
+			r := a.leadership(t, 0)
+			a.store.Inject(memory.Fail(errors.New("cut off")))
+			apart(clock)
+			left := T - S
+			if name == "suspended" {
+				left -= 5 * time.Second
+			}
+			sleep(left - time.Nanosecond)
+			if !r.view.ValueInFuture() {
+				t.Error("ended early")
+			}
+			sleep(time.Nanosecond)
+			if r.view.ValueInFuture() {
+				t.Error("the view outlived its end")
+			}
+			sleep(time.Second)
+			if !errors.Is(context.Cause(r.ctx), le.ErrExpired) {
+				t.Errorf("cause %v", context.Cause(r.ctx))
+			}
 		})
 	}
 }
@@ -391,8 +377,7 @@ func TestRule13MonotonicReadings(t *testing.T) {
 	clock := newReadings(t)
 	bubble(t, func(t *testing.T) {
 		clock.start()
-		a := join(t, memory.NewDecider(), "a", on(clock), stayOn)
-		sleep(time.Second)
+		_, a := leader(t, on(clock), stayOn)
 		r := a.leadership(t, 0)
 		clock.ahead.Store(int64(time.Hour))
 		sleep(time.Second)
@@ -437,31 +422,18 @@ func (c *telling) Now() time.Time {
 // Rule 13, with a clock that tells of its jumps: a leader's ctx ends at once when the clock jumps past the end
 // of the view.
 func TestRule13JumpsAreTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		clock := &telling{Offset: clocks.NewOffset(nil, 0)}
-		elected := make(chan context.Context, 1)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		c, err := le.Config{
-			Decider: memory.New(nil), LeaderID: "a", TermLength: 10 * time.Minute, ClockPolicy: le.SharedClock, Clock: clock,
-			OnElected: func(ctx context.Context, _ *le.TimeView) { elected <- ctx },
-		}.Start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		leader := <-elected
-		synctest.Wait()
+		_, a := leader(t, on(clock), stayOn, func(c *config) { c.TermLength = 10 * time.Minute })
 		_, jumped := clock.look()
-		time.Sleep(4*time.Minute + time.Second/2)
-		synctest.Wait()
+		sleep(4*time.Minute + time.Second/2)
 		clock.Set(time.Hour)
 		jumped()
 		synctest.Wait()
-		if leader.Err() == nil {
+		if a.leadership(t, 0).ctx.Err() == nil {
 			t.Error("the clock has jumped past the end of the view, and the leader's ctx goes on")
 		}
-		cancel()
-		_ = c.Wait() // it was cancelled
+		a.quit()
 		if _, f := clock.look(); f != nil {
 			t.Error("the campaign is over, and still asks for jumps")
 		}
@@ -574,100 +546,152 @@ func TestRule11RetryAfterWhileLeaving(t *testing.T) {
 		"quit":   (*member).quit,
 	} {
 		for _, term := range []time.Duration{2 * S, 4 * S, 6 * S, T} {
-			t.Run(fmt.Sprint(name, term), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					a := join(t, memory.NewDecider(), "a", polled, func(c *config) { c.TermLength = term })
-					sleep(20 * T)
-					a.store.Inject(asksForPause(50 * time.Second).On(memory.Write).Times(1))
-					begin := time.Now()
-					leave(a)
-					near(t, "the release", time.Since(begin), term/4, S/2)
-					if e := a.Leader(); !e.Vacant() {
-						t.Errorf("not released: %+v", e)
-					}
-				})
+			scene(t, fmt.Sprint(name, term), func(t *testing.T) {
+				a := join(t, memory.NewDecider(), "a", polled, func(c *config) { c.TermLength = term })
+				sleep(20 * T)
+				a.store.Inject(asksForPause(50 * time.Second).On(memory.Write).Times(1))
+				begin := time.Now()
+				leave(a)
+				near(t, "the release", time.Since(begin), term/4, S/2)
+				if e := a.Leader(); !e.Vacant() {
+					t.Errorf("not released: %+v", e)
+				}
 			})
 		}
 	}
 }
 
-// Rule 11: a wish for a pause is over when a later write was taken.
-func TestRule11RetryAfterIsOver(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		a := join(t, memory.NewDecider(), "a", polled)
-		sleep(20 * T)
-		a.store.Inject(asksForPause(50 * time.Second).On(memory.Write).Times(1))
-		refused, begin := 0, time.Now()
-		for taken := 0; taken == 0; sleep(T / 100) {
-			refused = 0
-			for _, op := range a.opsSince(begin) {
-				if op.Kind == le.OpExtend && op.Err != nil {
-					refused++
-				} else if op.Kind == le.OpExtend {
-					taken++
+// Rule 11: a pause that the store asks for.
+func TestRule11RetryAfter(t *testing.T) {
+	const pause = 50 * time.Second
+	scenes{
+		"kept by a standby to the end, and by a leader as far as its view allows": func(t *testing.T) {
+			d, a := leader(t, polled)
+			b := join(t, d, "b", polled)
+			sleep(T)
+			a.awaitExtension()
+			const pause = 50 * time.Second
+			a.store.Inject(asksForPause(pause))
+			b.store.Inject(asksForPause(pause))
+			cut := time.Now()
+			sleep(10 * time.Minute)
+			ops := b.opsSince(cut)
+			if len(ops) < 4 {
+				t.Fatalf("only %d requests of the standby", len(ops))
+			}
+			for i := range ops[1:] {
+				if gap := ops[i+1].Start.Sub(ops[i].Start); gap < pause || gap > pause+2*S {
+					t.Errorf("the standby has asked again after %v, want %v", gap, pause)
 				}
 			}
-		}
-		if refused != 1 {
-			t.Fatalf("%d extensions were refused", refused)
-		}
-		begin = time.Now()
-		_ = a.Resign(context.Background())
-		near(t, "the release", time.Since(begin), 0, S/100)
-	})
-}
-
-// Rule 11: a candidate whose acquisition is refused, with a wish for a pause, asks once what became of
-// it, and then keeps the pause.
-func TestRule11RetryAfterOfAnAcquisition(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		const pause = 50 * time.Second
-		a := join(t, memory.NewDecider(), "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(asksForPause(pause).On(memory.Write))
-		}, polled)
-		sleep(time.Hour)
-		if n, most := len(a.opsSince(time.Time{})), 3*int(time.Hour/pause)+1; n > most {
-			t.Errorf("%d requests, want at most %d", n, most)
-		}
-	})
-}
-
-// Rule 11: who has resigned is a standby, and keeps pauses to the end.
-func TestRule11RetryAfterResigned(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		a := join(t, d, "a", polled, func(c *config) { c.PollInterval = time.Second })
-		sleep(20 * T)
-		if err := a.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		another := rival(a.Leader().ElectionNumber + 1)
-		another.TermLength, another.TermExpiry = time.Hour, time.Now().Add(time.Hour)
-		d.Replace(another)
-		sleep(2500 * time.Millisecond)
-		a.store.Inject(asksForPause(50 * time.Second))
-		begin := time.Now()
-		sleep(10 * time.Minute)
-		apart(t, a.opsSince(begin), 50*time.Second)
-	})
-}
-
-// Rule 11: also a call that was given up may bring a store's wish for a pause.
-func TestRule11RetryAfterComesLate(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		join(t, d, "a")
-		sleep(time.Second)
-		b := join(t, d, "b", polled)
-		sleep(2*T + T/4)
-		const late, pause = 5 * time.Second, 50 * time.Second
-		b.store.Inject(func(memory.Op) memory.Fault {
-			return memory.Fault{Hang: after(late), Err: &le.RetryAfterError{After: pause, Err: errSlowDown}}
-		})
-		begin := time.Now()
-		sleep(10 * time.Minute)
-		apart(t, b.opsSince(begin.Add(late)), pause) // a call that came before the first wish knew of none
-	})
+			r := a.leadership(t, 0)
+			near(t, "the leader's view", r.done.Sub(cut), T-S, S)
+			var tries []time.Time
+			for _, op := range a.opsSince(cut) {
+				if op.Start.Before(r.done) {
+					tries = append(tries, op.Start)
+				}
+			}
+			if len(tries) < 3 || len(tries) > 8 {
+				t.Errorf("the leader has tried at %v", tries)
+			} else if gap := tries[1].Sub(tries[0]); gap < 2*time.Second {
+				t.Errorf("the leader has tried again after %v", gap)
+			}
+		},
+		"for a minute at the most": func(t *testing.T) {
+			_, a := leader(t, polled)
+			a.store.Inject(asksForPause(24 * time.Hour).Times(20))
+			sleep(time.Hour)
+			a.leads(t)
+		},
+		"a short one, by a leader": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", polled)
+			sleep(T)
+			a.store.Inject(asksForPause(2 * time.Second).Times(1))
+			a.awaitExtension()
+			a.leads(t)
+			ops := a.opsSince(time.Time{})
+			for i, op := range ops[:len(ops)-1] {
+				if gap := ops[i+1].Start.Sub(op.Start); op.Err != nil && gap != 2*time.Second {
+					t.Errorf("the leader has tried again after %v", gap)
+				}
+			}
+		},
+		"over when a later write was taken": func(t *testing.T) {
+			a := join(t, memory.NewDecider(), "a", polled)
+			sleep(20 * T)
+			a.store.Inject(asksForPause(50 * time.Second).On(memory.Write).Times(1))
+			refused, begin := 0, time.Now()
+			for taken := 0; taken == 0; sleep(T / 100) {
+				refused = 0
+				for _, op := range a.opsSince(begin) {
+					if op.Kind == le.OpExtend && op.Err != nil {
+						refused++
+					} else if op.Kind == le.OpExtend {
+						taken++
+					}
+				}
+			}
+			if refused != 1 {
+				t.Fatalf("%d extensions were refused", refused)
+			}
+			begin = time.Now()
+			_ = a.Resign(context.Background())
+			near(t, "the release", time.Since(begin), 0, S/100)
+		},
+		"of an acquisition, about which it asks once": func(t *testing.T) {
+			const pause = 50 * time.Second
+			a := join(t, memory.NewDecider(), "a", faulty(asksForPause(pause).On(memory.Write)), polled)
+			sleep(time.Hour)
+			if n, most := len(a.opsSince(time.Time{})), 3*int(time.Hour/pause)+1; n > most {
+				t.Errorf("%d requests, want at most %d", n, most)
+			}
+		},
+		"by who has resigned, to the end": func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", polled, func(c *config) { c.PollInterval = time.Second })
+			sleep(20 * T)
+			must(t, a.Resign(t.Context()))
+			another := rival(a.Leader().ElectionNumber + 1)
+			another.TermLength, another.TermExpiry = time.Hour, time.Now().Add(time.Hour)
+			d.Replace(another)
+			sleep(2500 * time.Millisecond)
+			a.store.Inject(asksForPause(50 * time.Second))
+			begin := time.Now()
+			sleep(10 * time.Minute)
+			apart(t, a.opsSince(begin), 50*time.Second)
+		},
+		"in the answer to a call that was given up": func(t *testing.T) {
+			d := memory.NewDecider()
+			join(t, d, "a")
+			sleep(time.Second)
+			b := join(t, d, "b", polled)
+			sleep(2*T + T/4)
+			const late, pause = 5 * time.Second, 50 * time.Second
+			b.store.Inject(func(memory.Op) memory.Fault {
+				return memory.Fault{Hang: after(late), Err: &le.RetryAfterError{After: pause, Err: errSlowDown}}
+			})
+			begin := time.Now()
+			sleep(10 * time.Minute)
+			apart(t, b.opsSince(begin.Add(late)), pause) // a call that came before the first wish knew of none
+		},
+		"by a feed, and reads go on": func(t *testing.T) {
+			d := memory.NewDecider()
+			join(t, d, "a")
+			sleep(time.Second)
+			var begun []le.StoreOp
+			const pause = 50 * time.Second
+			b := join(t, d, "b", func(c *config) {
+				c.Decider = refusedFeed{c.Decider.(*memory.Decider).Polled(), pause, &begun}
+			})
+			sleep(10 * time.Minute)
+			apart(t, begun, pause)
+			if n := len(b.opsSince(time.Time{})); n < 19 {
+				t.Errorf("%d reads in ten minutes", n)
+			}
+		},
+	}.run(t)
 }
 
 // refusedFeed is a store that reads, and whose feed asks for a pause.
@@ -684,44 +708,6 @@ func (f refusedFeed) Changes(context.Context) iter.Seq2[*le.RaceEntry, error] {
 	}
 }
 
-// Rule 11: a pause that the store asks for in answer to a feed is kept by the feed. Reads go on: a store
-// that serves them need not wait for its feed.
-func TestRule11RetryAfterOfAFeed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		join(t, d, "a")
-		sleep(time.Second)
-		var begun []le.StoreOp
-		const pause = 50 * time.Second
-		b := join(t, d, "b", func(c *config) {
-			c.Decider = refusedFeed{c.Decider.(*memory.Decider).Polled(), pause, &begun}
-		})
-		sleep(10 * time.Minute)
-		apart(t, begun, pause)
-		if n := len(b.opsSince(time.Time{})); n < 19 {
-			t.Errorf("%d reads in ten minutes", n)
-		}
-	})
-}
-
-// Rule 11: a standby that has failed twice polls as often as ever when a few polls have worked.
-func TestRule11AStandbyRecovers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		join(t, d, "a")
-		sleep(time.Second)
-		b := join(t, d, "b", polled)
-		sleep(2 * T)
-		b.store.Inject(memory.Fail(errSlowDown).Times(2))
-		sleep(10 * T)
-		begin := time.Now()
-		sleep(10 * T)
-		if n := len(b.opsSince(begin)); n < 19 {
-			t.Errorf("%d polls in 10 terms, want 20", n)
-		}
-	})
-}
-
 // Rule 11: candidates that have not read anything yet ask no more often than standbys, whether the
 // store refuses them or does not answer.
 func TestRule11ColdStartInAnOutage(t *testing.T) {
@@ -729,64 +715,12 @@ func TestRule11ColdStartInAnOutage(t *testing.T) {
 		"refused": memory.Fail(errSlowDown),
 		"hangs":   memory.Always(memory.Fault{AnswerDelay: 10 * time.Hour}),
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				a := join(t, memory.NewDecider(), "a", func(c *config) { c.Decider.(*memory.Decider).Inject(fault) }, polled)
-				sleep(10 * time.Minute)
-				if n, most := len(a.opsSince(time.Time{})), int(10*time.Minute/T)+3; n > most {
-					t.Errorf("%d requests in ten minutes, want at most %d", n, most)
-				}
-			})
+		scene(t, name, func(t *testing.T) {
+			a := join(t, memory.NewDecider(), "a", faulty(fault), polled)
+			sleep(10 * time.Minute)
+			if n, most := len(a.opsSince(time.Time{})), int(10*time.Minute/T)+3; n > most {
+				t.Errorf("%d requests in ten minutes, want at most %d", n, most)
+			}
 		})
 	}
-}
-
-// Rule 11: a candidate that has been ousted is a standby, even while its callback runs.
-func TestRule11OustedIsNotUrgent(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		end := make(chan struct{})
-		a := join(t, d, "a", polled, func(c *config) {
-			c.OnElected = func(context.Context, *le.TimeView) { <-end }
-		})
-		sleep(T)
-		d.Replace(rival(first + 5))
-		sleep(T / 2)
-		a.follows(t)
-		a.store.Inject(memory.LoseRequests())
-		begin := time.Now()
-		sleep(10 * time.Minute)
-		if n, most := len(a.opsSince(begin)), int(10*time.Minute/T)+3; n > most {
-			t.Errorf("%d requests in ten minutes, want at most %d", n, most)
-		}
-		close(end)
-	})
-}
-
-// A standby whose second acquisition lands, and is not answered, learns so at once: it need not wait
-// for as long as with its next attempt.
-func TestRule11LandedAcquisitionIsFoundSoon(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		d.Replace(rival(first))
-		writes := 0
-		var landed time.Time
-		a := join(t, d, "a", func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Faults(func(memory.Op) memory.Fault {
-				switch writes++; writes {
-				case 1:
-					return memory.Fault{Err: errSlowDown}
-				case 2:
-					landed = time.Now()
-					return memory.Fault{Err: memory.ErrLost, Lands: true}
-				}
-				return memory.Fault{}
-			}).On(memory.Write))
-		}, polled)
-		sleep(4 * T)
-		a.leads(t)
-		if took := a.leadership(t, 0).from.Sub(landed); took > 3*T/32 {
-			t.Errorf("it leads %v after its acquisition has landed", took)
-		}
-	})
 }

@@ -23,7 +23,7 @@ type Mutant struct {
 	Edit
 	Also []Edit // other places that the same mistake changes
 
-	CaughtBy string // the tests that must fail, by the beginning of their names: a regular expression; "": none
+	CaughtBy string // the tests that must fail, by the beginning of their names: a regular expression, or test/scene; "": none
 	Slow     bool   // they take a minute, and not seconds
 	Hangs    bool   // with the mistake they may never come to rest: they need not fail
 	Race     bool   // only the race detector's scheduler shows it to them
@@ -180,6 +180,12 @@ func run(t *testing.T, dir, bin string, patience time.Duration, args ...string) 
 	return out, ctx.Err() != nil, err
 }
 
+// tests is CaughtBy for the test program, which parts a pattern at each slash outside of parentheses.
+func (m *Mutant) tests() string {
+	test, scene, _ := strings.Cut(m.CaughtBy, "/")
+	return "^(" + test + ")/^(" + scene + ")"
+}
+
 // test runs the tests that must notice the mutant.
 func (p Package) test(t *testing.T, m *Mutant, overlay string) {
 	t.Helper()
@@ -189,9 +195,9 @@ func (p Package) test(t *testing.T, m *Mutant, overlay string) {
 	}
 	for _, dir := range p.Tests {
 		bin := build(t, dir, overlay, m.Race)
-		out, late, err := run(t, dir, bin, patience, "-test.failfast", "-test.run=^("+m.CaughtBy+")")
+		out, late, err := run(t, dir, bin, patience, "-test.failfast", "-test.run="+m.tests())
 		if late && !m.Hangs { // a machine that is slow gets to the end if it has more time, and a mutant that hangs does not
-			out, late, err = run(t, dir, bin, 3*patience, "-test.failfast", "-test.run=^("+m.CaughtBy+")")
+			out, late, err = run(t, dir, bin, 3*patience, "-test.failfast", "-test.run="+m.tests())
 		}
 		failed := regexp.MustCompile(`(?m)^--- FAIL: (\w+)`).FindStringSubmatch(string(out))
 		var exit *exec.ExitError
