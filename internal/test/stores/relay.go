@@ -172,6 +172,13 @@ func (r *Relay) Delay(by time.Duration) {
 	r.delay = by
 }
 
+// Connections is how many there are to the server.
+func (r *Relay) Connections() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.conns)
+}
+
 // way returns where new connections go, when nothing is held in this direction.
 func (r *Relay) way(d *direction) string {
 	r.mu.Lock()
