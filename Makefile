@@ -93,7 +93,7 @@ chaos: kube consul
 	$(GO) build -o bin/chaos ./internal/test/apart/chaos
 	bin/chaos build bin/chaos.programs
 	@printf '%s\n' $(CHAOS) | xargs -P $(CHAOS_P) -I STORE sh -c 'bin/chaos -programs bin/chaos.programs -store STORE -minutes $(MINUTES) >bin/chaos.STORE 2>&1; rc=$$?; cat bin/chaos.STORE; exit $$rc'
-	bin/chaos -programs bin/chaos.programs -store etcd -unconditional -overlap -minutes 0.3
+	bin/chaos -programs bin/chaos.programs -store etcd -unconditional -overlap -minutes 2
 
 # The protocol's model, and its mutants: needs spin and gcc, and a minute or two of one core.
 models:
