@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log"
-	"strings"
 	"testing"
 	"time"
 
@@ -65,20 +64,6 @@ func open(ctx context.Context, address string) (*etcd.Decider, error) {
 
 func TestConformance(t *testing.T) {
 	decidertest.Run(t, ec.Elections(stores.Etcd(t).Endpoint), nil)
-}
-
-// A refusal tells who stood in the way, which saves the loser a read.
-func TestLostRaceHasTheCurrentRecord(t *testing.T) {
-	d := decider(t, stores.Etcd(t).Endpoint)
-	first := feedtest.Write(t, d, 1, nil)
-	feedtest.Write(t, d, 2, first)
-	for _, token := range []leaderelection.LeaderToken{nil, first} {
-		_, err := d.WriteEntry(t.Context(), feedtest.State(9, token))
-		var lost *leaderelection.LostRaceError
-		if !errors.As(err, &lost) || lost.Current == nil || lost.Current.ElectionNumber != 2 || !strings.Contains(lost.Place, `"k"`) {
-			t.Errorf("with token %v: %v", token, err)
-		}
-	}
 }
 
 // What is at the key and no record of ours is reported, and left alone.

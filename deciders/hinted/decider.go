@@ -67,10 +67,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/log/durations"
+	"github.com/c8e606e4/leaderelection/internal/loop"
 )
 
 // Hints listens for hints until ctx ends, and calls changed for each. It returns soon after ctx has
@@ -111,8 +113,9 @@ type Decider struct {
 	decider leaderelection.RaceDecider
 	source  source
 	opts    Options
-	tell    announcer
-	wrong   error // with the options
+	tell    loop.Calls  // of Announce
+	telling atomic.Bool // one is under way
+	wrong   error       // with the options
 }
 
 var (
@@ -130,7 +133,7 @@ func NewDecider(decider leaderelection.RaceDecider, hints Hints, opts *Options) 
 	}
 	wrong := cmp.Or(durations.Fault("PollInterval", o.PollInterval, durations.Least), durations.Fault("MinInterval", o.MinInterval, durations.Least))
 	o.MinInterval = cmp.Or(o.MinInterval, time.Second)
-	return &Decider{decider: decider, source: source{hints: hints}, opts: o, tell: announcer{announce: o.Announce}, wrong: wrong}
+	return &Decider{decider: decider, source: source{hints: hints}, opts: o, tell: loop.Calls{Limit: 1}, wrong: wrong}
 }
 
 // ReadCurrent implements leaderelection.RaceDecider.
@@ -148,7 +151,7 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 	}
 	token, err := d.decider.WriteEntry(ctx, entry)
 	if err == nil || !errors.Is(err, leaderelection.ErrLostRace) && !errors.Is(err, leaderelection.ErrPermanent) {
-		d.tell.written()
+		d.announce()
 	}
 	return token, err
 }

@@ -265,53 +265,28 @@ const (
 	announceWait = time.Second / 10
 )
 
-// announcer makes announcements, one at a time. Those that come meanwhile become one.
-type announcer struct {
-	announce func(ctx context.Context) // may be nil
-	mu       sync.Mutex
-	running  bool
-	again    bool
-}
-
-// written announces a write, and waits for that, but not for long, nor if an earlier
-// one is still being announced.
-func (a *announcer) written() {
-	if a.announce == nil || !a.begin() {
+// announce tells others of a write, and waits for that, but not for long, nor if an earlier one is
+// still being announced: then all that is written meanwhile is announced once more.
+func (d *Decider) announce() {
+	if d.opts.Announce == nil {
 		return
 	}
-	done := make(chan struct{})
-	go func() {
+	earlier, done := d.telling.Swap(true), make(chan struct{})
+	d.tell.Add(func() {
 		defer close(done)
-		for more := true; more; more = a.more() {
-			ctx, cancel := context.WithTimeout(context.Background(), announceTime)
-			a.announce(ctx)
-			cancel()
-		}
-	}()
+		d.telling.Store(true)
+		defer d.telling.Store(false)
+		ctx, cancel := context.WithTimeout(context.Background(), announceTime)
+		defer cancel()
+		d.opts.Announce(ctx)
+	})
+	if earlier {
+		return
+	}
 	timeout := time.NewTimer(announceWait)
 	defer timeout.Stop()
 	select {
 	case <-done:
 	case <-timeout.C:
 	}
-}
-
-// begin reports whether there is nobody yet who announces.
-func (a *announcer) begin() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.again = a.running
-	if a.running {
-		return false
-	}
-	a.running = true
-	return true
-}
-
-// more reports whether something was written meanwhile, and else ends the announcing.
-func (a *announcer) more() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.running, a.again = a.again, false
-	return a.running
 }

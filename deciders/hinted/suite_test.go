@@ -72,16 +72,7 @@ type network struct {
 	store   *memory.Decider
 	signal  hinted.Signal
 	lossy   atomic.Bool
-	elected chan leadership
-}
-
-type leadership struct {
-	id string
-	at time.Time
-}
-
-func newNetwork(t *testing.T) *network {
-	return &network{t: t, store: memory.NewDecider(), elected: make(chan leadership, 100)}
+	elected chan time.Time
 }
 
 // handle is what one process has.
@@ -102,7 +93,7 @@ func (n *network) candidate(id string, d leaderelection.RaceDecider) (leave func
 	c, err := leaderelection.Config{
 		Decider: d, LeaderID: id, TermLength: term, MaxClockSkew: skew,
 		OnElected: func(ctx context.Context, _ *leaderelection.TimeView) {
-			n.elected <- leadership{id, time.Now()}
+			n.elected <- time.Now()
 			<-ctx.Done()
 		},
 	}.Start(ctx)
@@ -127,7 +118,7 @@ func TestHandover(t *testing.T) {
 		{true, term/2 + 4*2*oneWay},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			n := newNetwork(t)
+			n := &network{t: t, store: memory.NewDecider(), elected: make(chan time.Time, 100)}
 			leave := n.candidate("0", n.handle())
 			<-n.elected
 			var longest time.Duration
@@ -137,7 +128,7 @@ func TestHandover(t *testing.T) {
 				n.lossy.Store(c.lossy)
 				left := time.Now()
 				go leave()
-				took := (<-n.elected).at.Sub(left)
+				took := (<-n.elected).Sub(left)
 				if took > c.most {
 					t.Errorf("hints lost: %v: hand-over took %v, want %v at most", c.lossy, took, c.most)
 				}

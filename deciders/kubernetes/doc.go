@@ -57,13 +57,11 @@
 //     greater than leaseTransitions, even if the annotations are lost. That is why leaseTransitions
 //     of a Lease which begins with this package is in the billions.
 //
-// What to know before:
+// docs/migrate/client-go.md says what to set before a migration. What to know, too:
 //
 //   - Client-go before v0.27 (Kubernetes 1.27), and some clients in other languages, wait for the
 //     LeaseDuration of their own configuration, not for the leader's. No TermLength may be longer
 //     than the shortest of these.
-//   - LeaderID and client-go's Identity must be different for different processes, even across the
-//     two. Client-go takes a Lease with its own Identity for its own.
 //   - You cannot ask a client-go leader to hand over (Transfer, StepDown): end its process.
 //     Client-go's candidates ignore that a vacancy is reserved for a successor. They look every two
 //     seconds, and the successor hears of it at once.
@@ -77,8 +75,7 @@
 //   - With ReleaseOnCancel, an elector that could not renew for RenewDeadline reads the Lease and
 //     releases it, whoever holds it by then. Client-go's candidates may then take it from a leader
 //     whose term has not run out. Our candidates see by leaseTransitions that it was not taken
-//     first, and leave it to its leader, who goes on to extend. During a migration set
-//     ReleaseOnCancel to false, or end processes by their context only.
+//     first, and leave it to its leader. So set it to false, or end processes by their context only.
 //   - The same release comes before OnStoppedLeading and before the leader's context ends.
 //   - A renewal with a late response counts from the response. If responses take longer than
 //     LeaseDuration - RenewDeadline - RetryPeriod (3 s by default), a client-go leader still

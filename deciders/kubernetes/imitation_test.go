@@ -166,13 +166,6 @@ func (s *imitation) answer(method, name string, body []byte) (int, any) {
 			return refusal(http.StatusConflict, metav1.StatusReasonConflict, name)
 		}
 		return http.StatusOK, s.put("MODIFIED", sent)
-	case http.MethodDelete:
-		if is == nil {
-			return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, name)
-		}
-		s.put("DELETED", is.DeepCopy())
-		delete(s.leases, name)
-		return http.StatusOK, is
 	}
 	return refusal(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, name)
 }

@@ -329,13 +329,11 @@ func TestPermissions(t *testing.T) {
 		t.Helper()
 		feedtest.Permanent(t, err, "lease default/one", "Role in namespace default", "create on leases")
 	}
-	_, err := d.ReadCurrent(t.Context())
-	refused(err)
+	refused(feedtest.ReadError(t, d))
 
 	grant(t, admin, "candidate", leases("one", "get", "update", "watch"))
-	feedtest.Eventually(t, "a candidate may read", func() bool { _, err := d.ReadCurrent(t.Context()); return err == nil })
-	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
-	refused(err)
+	feedtest.Eventually(t, "a candidate may read", func() bool { return feedtest.ReadError(t, d) == nil })
+	refused(feedtest.WriteError(t, d, 1, nil))
 
 	// Somebody makes the Lease beforehand: then create is not needed.
 	if _, err := admin.CoordinationV1().Leases("default").Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.CreateOptions{}); err != nil {
@@ -350,18 +348,13 @@ func TestPermissions(t *testing.T) {
 	feedtest.Number(t, feed, 1)
 
 	grant(t, admin, "candidate", leases("one", "get", "watch")) // an observer
-	feedtest.Eventually(t, "an observer may not write", func() bool { _, err := d.WriteEntry(t.Context(), feedtest.State(2, token)); return err != nil })
-	_, err = d.WriteEntry(t.Context(), feedtest.State(3, feedtest.Read(t, d).Token))
-	refused(err)
-	if n := feedtest.Next(t, feedtest.Follow(t, d)); n.Err != nil {
-		t.Errorf("an observer's feed yields %+v", n)
-	}
+	feedtest.Eventually(t, "an observer may not write", func() bool { return feedtest.WriteError(t, d, 2, token) != nil })
+	e := feedtest.Read(t, d)
+	refused(feedtest.WriteError(t, d, 3, e.Token))
+	feedtest.Number(t, feedtest.Follow(t, d), uint64(e.ElectionNumber))
 
 	grant(t, admin, "candidate", leases("one", "get", "update"))
-	feedtest.Eventually(t, "a candidate without watch may write", func() bool {
-		_, err := d.WriteEntry(t.Context(), feedtest.State(4, feedtest.Read(t, d).Token))
-		return err == nil
-	})
+	feedtest.Eventually(t, "a candidate without watch may write", func() bool { return feedtest.WriteError(t, d, 4, feedtest.Read(t, d).Token) == nil })
 	feed = feedtest.Follow(t, d)
 	feedtest.Next(t, feed)
 	refused(feedtest.Next(t, feed).Err)
@@ -371,7 +364,7 @@ func TestPermissions(t *testing.T) {
 	if err := admin.CoordinationV1().Leases("default").Delete(t.Context(), "one", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	feedtest.Eventually(t, "a candidate may create", func() bool { _, err := other.WriteEntry(t.Context(), feedtest.State(1, nil)); return err == nil })
+	feedtest.Eventually(t, "a candidate may create", func() bool { return feedtest.WriteError(t, other, 1, nil) == nil })
 }
 
 // What the API server refuses for other reasons.

@@ -69,7 +69,7 @@ type election struct {
 	token   *token                    // the version of entry, even if that is nil
 	rumour  *leaderelection.RaceEntry // what feeds tell of in place of entry; with its Token
 	changed chan struct{}             // closed by the next change; made for the first who waits
-	clock   clocks.Clock              // nil: the system's
+	clock   clocks.Clock
 }
 
 // token is a version of an election's record.
@@ -95,8 +95,8 @@ func NewDecider() *Decider { return New(nil) }
 
 // New returns a handle on a new, empty election. Nil options are the zero Options.
 func New(opts *Options) *Decider {
-	s := &election{}
-	if opts != nil {
+	s := &election{clock: clocks.System()}
+	if opts != nil && opts.Clock != nil {
 		s.clock = opts.Clock
 	}
 	s.token = &token{election: s}
@@ -299,11 +299,7 @@ func withoutToken(entry *leaderelection.RaceEntry) *leaderelection.RaceEntry {
 
 // version returns a version that was never there before.
 func (s *election) version() *token {
-	now := time.Now
-	if s.clock != nil {
-		now = s.clock.Now
-	}
-	return &token{election: s, commit: now().Round(0).UTC()}
+	return &token{election: s, commit: s.clock.Now().Round(0).UTC()}
 }
 
 // announce wakes the feeds.

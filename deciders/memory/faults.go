@@ -114,11 +114,7 @@ func (f *Fault) answer(ctx context.Context, s *election) error {
 
 // wait returns after d, or with the error of ctx as soon as that ends.
 func (s *election) wait(ctx context.Context, d time.Duration) error {
-	clock := s.clock
-	if clock == nil {
-		clock = clocks.System()
-	}
-	if d > 0 && !clock.SleepFor(ctx, d) {
+	if d > 0 && !s.clock.SleepFor(ctx, d) {
 		return ctx.Err()
 	}
 	return nil
@@ -127,7 +123,7 @@ func (s *election) wait(ctx context.Context, d time.Duration) error {
 // later calls f after d. On the system's clock no goroutine waits for that, so that
 // a bubble may end before.
 func (s *election) later(d time.Duration, f func()) {
-	if s.clock == nil {
+	if s.clock == clocks.System() {
 		time.AfterFunc(d, f)
 		return
 	}

@@ -41,7 +41,8 @@ func connect(_ context.Context, u *url.URL) (*conn, error) {
 var errRefused = errors.New("refused")
 
 func TestTheSchemeDecides(t *testing.T) {
-	stores := open.Stores{"one": open.With(connect), "file": open.With(file.Open), "nil": nil, "none": open.With[*conn](nil)}
+	stores := open.Stores{"one": open.With(connect), "file": open.With(file.Open), "nil": nil, "none": open.With[*conn](nil),
+		"empty": func(context.Context, *url.URL) (leaderelection.RaceDecider, error) { return nil, nil }}
 	d, err := stores.Open(t.Context(), "ONE://host/x?y=z")
 	if err != nil || fmt.Sprint(d) != "one://host/x?y=z" {
 		t.Errorf("one: %v, %v", d, err)
@@ -50,19 +51,24 @@ func TestTheSchemeDecides(t *testing.T) {
 	if _, is := d.(*file.Decider); err != nil || !is {
 		t.Errorf("file: %v, %v", d, err)
 	}
-	for in, says := range map[string]string{
-		"two://user:hush@host/x": `this program has no store for "two://xxxxx@host/x"; it can open file, one: `,
-		"nil://host/x":           "it can open file, one: ",
-		"none://host/x":          "it can open file, one: ",
-		"host/x":                 "it has no scheme, such as the s3 of s3://bucket/key; it can open file, one: ",
-		"":                       "it has no scheme",
-		"one://user:hush@host:x": "it cannot be read as a URL",
+	for in, c := range map[string]struct {
+		says           string
+		url, permanent bool
+	}{
+		"two://user:hush@host/x":       {`this program has no store for "two://xxxxx@host/x"; it can open empty, file, one: `, true, true},
+		"nil://host/x":                 {"it can open empty, file, one: ", true, true},
+		"none://host/x":                {"it can open empty, file, one: ", true, true},
+		"host/x":                       {"it has no scheme, such as the s3 of s3://bucket/key; it can open empty, file, one: ", true, true},
+		"":                             {"it has no scheme", true, true},
+		"one://user:hush@host:x":       {"it cannot be read as a URL", true, true},
+		"one://user:hush@host/refused": {errRefused.Error(), false, false}, // a store's own error is told as it is
+		"file:///":                     {"names no file", true, true},
+		"empty://x":                    {"returned neither", false, true},
 	} {
 		d, err := stores.Open(t.Context(), in)
-		if d != nil || !errors.Is(err, open.ErrURL) || !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %v, %v, want %q", in, d, err, says)
-		}
-		if err != nil && strings.Contains(err.Error(), "hush") {
+		if d != nil || err == nil || errors.Is(err, open.ErrURL) != c.url || errors.Is(err, leaderelection.ErrPermanent) != c.permanent || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q: %v, %v, want %+v", in, d, err, c)
+		} else if strings.Contains(err.Error(), "hush") {
 			t.Errorf("%q: a password is told: %v", in, err)
 		}
 	}
@@ -76,27 +82,6 @@ func TestWith(t *testing.T) {
 	d, err := open.With(connect)(t.Context(), &url.URL{Path: "/refused"})
 	if d != nil || !errors.Is(err, errRefused) {
 		t.Errorf("%#v, %v", d, err)
-	}
-}
-
-// A store's own error is told as it is, without the URL's secrets.
-func TestStoresErrors(t *testing.T) {
-	stores := open.Stores{
-		"one":   open.With(connect),
-		"file":  open.With(file.Open),
-		"empty": func(context.Context, *url.URL) (leaderelection.RaceDecider, error) { return nil, nil },
-	}
-	d, err := stores.Open(t.Context(), "one://user:hush@host/refused")
-	if d != nil || !errors.Is(err, errRefused) || errors.Is(err, leaderelection.ErrPermanent) || strings.Contains(err.Error(), "hush") {
-		t.Errorf("%v, %v", d, err)
-	}
-	d, err = stores.Open(t.Context(), "file:///")
-	if d != nil || !errors.Is(err, leaderelection.ErrPermanent) {
-		t.Errorf("%v, %v", d, err)
-	}
-	d, err = stores.Open(t.Context(), "empty://x")
-	if d != nil || !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "returned neither") {
-		t.Errorf("%v, %v", d, err)
 	}
 }
 

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	goredis.SetLogger(silent{})
 	proctest.Main(redis.Open)
 	decidertest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
-		return open(ctx, address)
+		return feedtest.Open(ctx, redis.Open, address)
 	})
 	goleak.VerifyTestMain(m)
 }
@@ -52,10 +52,6 @@ var rd = storetest.Store[*redis.Decider]{
 		return s.Addr, s
 	},
 	Address: "redis://$addr?key=$election",
-}
-
-func open(ctx context.Context, address string) (*redis.Decider, error) {
-	return feedtest.Open(ctx, redis.Open, address)
 }
 
 func TestConformance(t *testing.T) {
