@@ -35,10 +35,6 @@ type Options struct {
 	// is there. A leader is heard of each half term, so with more than that it asks only if
 	// nobody leads. Zero: 30 s.
 	FeedSilence time.Duration
-	// Feeds lets elections share connections, for a process that follows many. The FeedSilence
-	// of the Decider that makes a connection holds for all that share it. Nil: a connection for
-	// each Decider.
-	Feeds *Feeds
 }
 
 // Decider is one handle on an election in Redis. It is a leaderelection.RaceDecider and a
@@ -73,9 +69,6 @@ func NewDecider(client redis.UniversalClient, key string, opts *Options) *Decide
 	}
 	if b.opts.Channel == "" {
 		b.opts.Channel = "leaderelection:" + key
-	}
-	if b.opts.Feeds == nil {
-		b.opts.Feeds = new(Feeds)
 	}
 	wrong := cmp.Or(durations.Fault("WaitTimeout", b.opts.WaitTimeout, durations.Least), durations.Fault("FeedSilence", b.opts.FeedSilence, durations.Least))
 	b.opts.WaitTimeout = cmp.Or(b.opts.WaitTimeout, 500*time.Millisecond)
@@ -280,24 +273,19 @@ func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEnt
 }
 
 func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
-	s, err := within.Do(ctx, d.b.calls, func() (*subscription, error) {
-		client, err := d.b.master(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return d.b.opts.Feeds.subscribe(ctx, client, d.b.opts.Channel, d.b.opts.FeedSilence)
-	})
+	s, err := within.Do(ctx, d.b.calls, func() (*redis.PubSub, error) { return d.b.subscribe(ctx) })
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
+	defer context.AfterFunc(ctx, func() { _ = s.Close() })() // nothing else ends its waiting
 
 	first, err := d.read(ctx) // after the subscription: nothing falls between
 	if err != nil {
 		return err
 	}
 	return store.News(first, func() (*leaderelection.RaceEntry, error) {
-		text, err := s.next(ctx)
+		text, err := d.b.heard(ctx, s)
 		if err != nil {
 			return nil, err
 		}

@@ -73,7 +73,7 @@
 // Candidates need the following, and observers the same without the last four commands:
 //
 //	ACL SETUSER candidate on >secret ~election:web &leaderelection:election:web \
-//	    +eval +hmget +exists +subscribe +unsubscribe +ping +time +hset +persist +publish
+//	    +eval +hmget +exists +subscribe +ping +time +hset +persist +publish
 //
 // Options.WaitReplicas also needs +wait, a Cluster +cluster, and a database other than 0 +select.
 // leaderelect doctor uses +info and +config|get, both optional, to examine what Redis can lose.
@@ -82,9 +82,8 @@
 //
 // An extension is one EVAL (some 1.2 KB), about 515 an hour at the default term of 15 s. With
 // WaitReplicas a WAIT goes along in the same round trip. Standbys and observers hold one connection
-// each, and ask nothing while the leader extends its term: the messages bring the records. A
-// standby without a feed reads 480 times an hour. If a process takes part in many elections, give
-// them one Options.Feeds: then all their feeds share one connection.
+// for each election, and ask nothing while the leader extends its term: the messages bring the
+// records. A standby without a feed reads 480 times an hour.
 //
 // CommitTS is the server's clock, in microseconds.
 //

@@ -65,8 +65,8 @@ func TestClosedClient(t *testing.T) {
 // Passwords, and the least permissions that the documentation names.
 func TestAccess(t *testing.T) {
 	server := stores.Redis(t)
-	server.Ask(t, "ACL SETUSER candidate on >secret ~k &leaderelection:k +eval +hmget +exists +subscribe +unsubscribe +ping +time +hset +persist +publish")
-	server.Ask(t, "ACL SETUSER observer on >secret ~k &leaderelection:k +eval +hmget +exists +subscribe +unsubscribe +ping")
+	server.Ask(t, "ACL SETUSER candidate on >secret ~k &leaderelection:k +eval +hmget +exists +subscribe +ping +time +hset +persist +publish")
+	server.Ask(t, "ACL SETUSER observer on >secret ~k &leaderelection:k +eval +hmget +exists +subscribe +ping")
 	server.Ask(t, "ACL SETUSER default -@all +ping >password")
 
 	as := func(user string) *redis.Decider {
@@ -281,7 +281,7 @@ func secured(t *testing.T, a *feedtest.Authority) (server *stores.RedisServer, a
 }
 
 // documented are the words of the ACL command in the package's documentation, with
-// two keys in place of the example's.
+// another key in place of the example's.
 func documented(t testing.TB) []string {
 	t.Helper()
 	text, err := os.ReadFile("doc.go")
@@ -294,7 +294,7 @@ func documented(t testing.TB) []string {
 		t.Fatal("doc.go has no ACL command")
 	}
 	return strings.Fields(strings.NewReplacer(
-		"\\\n//", "", "~election:web", "~k ~k2", "&leaderelection:election:web", "&leaderelection:k &leaderelection:k2",
+		"\\\n//", "", "~election:web", "~k", "&leaderelection:election:web", "&leaderelection:k",
 	).Replace(command))
 }
 
@@ -307,61 +307,32 @@ func grant(t *testing.T, server *stores.RedisServer, rights []string) {
 // work does all that a candidate or an observer does, and returns what is refused.
 func work(t *testing.T, server *stores.RedisServer, candidate bool, opts redis.Options) error {
 	t.Helper()
-	ctx := storetest.Within(t, 20*time.Second)
+	ctx, end := context.WithCancelCause(storetest.Within(t, 20*time.Second))
+	defer end(nil)
 	admin, c := client(t, server.Addr), goredis.NewClient(&goredis.Options{
 		Addr: server.Addr, Username: "candidate", Password: "secret", MaxRetries: -1, ContextTimeoutEnabled: true})
 	defer c.Close()
-	if err := admin.Del(ctx, "k", "k2").Err(); err != nil {
+	if err := admin.Del(ctx, "k").Err(); err != nil {
 		return err
 	}
-	opts.Feeds, opts.FeedSilence = new(redis.Feeds), 50*time.Millisecond
-	second := redis.NewDecider(c, "k2", &opts)
-	ended := make(chan error, 1)
-	stop, leave := context.WithCancel(ctx)
-	defer leave()
-	begun := make(chan struct{})
-	go func() { // which shares the connection, and leaves it
-		var failure error
-		for _, err := range second.Changes(stop) {
-			failure = err
-			if err == nil {
-				close(begun)
-			}
-		}
-		ended <- failure
-	}()
-	select {
-	case <-begun:
-	case err := <-ended:
-		leave()
-		return err
-	}
+	opts.FeedSilence = 50 * time.Millisecond
 	d, writer := redis.NewDecider(c, "k", &opts), redis.NewDecider(admin, "k", nil)
 	if candidate {
 		writer = redis.NewDecider(c, "k", &opts)
 	}
-	quiet := time.NewTimer(4 * opts.FeedSilence)
-	defer quiet.Stop()
 	number := uint64(0)
 	for e, err := range d.Changes(ctx) {
-		if err != nil {
+		if number++; err != nil || number == 3 {
 			return err
 		}
-		switch number++; number {
-		case 1:
-			leave()
-			if err := <-ended; err != nil {
-				return err
+		next := feedtest.State(number, e.Token)
+		time.AfterFunc(3*opts.FeedSilence, func() { // when it has asked whether the server is there
+			if _, err := writer.WriteEntry(ctx, next); err != nil {
+				end(err)
 			}
-			<-quiet.C // it asks whether the server is there
-		case 3:
-			return ctx.Err()
-		}
-		if _, err := writer.WriteEntry(ctx, feedtest.State(number, e.Token)); err != nil {
-			return err
-		}
+		})
 	}
-	return errors.New("the feed ended")
+	return context.Cause(ctx)
 }
 
 // The permissions that the documentation names are enough, and each of them is
