@@ -331,7 +331,10 @@ func brokenFeeds() []mutant {
 		{"fails", feeds(func(_ context.Context, _ *decider, _ feedSeq, yield yieldFunc) {
 			yield(nil, errBroken)
 		}), map[string]string{first: "the feed failed: broken", later: "the feed failed: broken"}},
-		{"goes on after its loop", passes(func(_ int, e *entry, yield yieldFunc) bool { return yield(e, nil) || yield(e, nil) }), map[string]string{left: "went on after its loop was left"}},
+		{"goes on after its loop", passes(func(_ int, e *entry, yield yieldFunc) bool {
+			going := yield(e, nil)
+			return going || yield(e, nil)
+		}), map[string]string{left: "went on after its loop was left"}},
 		{"stays after its loop", feeds(func(ctx context.Context, _ *decider, good feedSeq, yield yieldFunc) {
 			good(yield)
 			<-ctx.Done()

@@ -20,15 +20,11 @@ func newPolled(testing.TB) func() leaderelection.RaceDecider {
 	return func() leaderelection.RaceDecider { return election.Handle().Polled() }
 }
 
-func TestMemory(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // nor does the suite leave anything behind
-	decidertest.Run(t, newMemory, nil)
-}
-
 // A decider without a feed passes.
 func TestPolled(t *testing.T) { decidertest.Run(t, newPolled, nil) }
 
 // The smallest Options that make sense are enough for a good decider.
 func TestFewRounds(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // nor does the suite leave anything behind
 	decidertest.Run(t, newMemory, &decidertest.Options{Rounds: 1, Writers: 2})
 }

@@ -28,6 +28,7 @@ type onGCS struct {
 }
 
 func newOnGCS(t *testing.T) *onGCS {
+	stores.Nightly(t, "it measures, and breaks, the server of hints")
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
 	return &onGCS{url: stores.FakeGCS(t, "elections"), nats: stores.NATS(t)}
 }
