@@ -46,7 +46,7 @@ var planted = []mutants.Mutant{
 	{Name: "a pushed record of one's own is no reason to read",
 		Edit: change{"case news && mine && how == wasPushed:", "case false:"}, CaughtBy: "TestRule07PushedRecordIsRead"},
 	{Name: "TermExpiry shrinks",
-		Edit: change{"	if r.TermExpiry.Before(d.expiry) {\n		r.TermExpiry = d.expiry\n	}", ""}, CaughtBy: "TestRule01",
+		Edit: change{"	if r.TermExpiry.Before(d.expiry) {\n		r.TermExpiry = d.expiry\n	}", ""}, CaughtBy: "TestLeaseRule1Term",
 		Simulation: "TestSeeds", Says: "specification has it otherwise: .* the term shrinks"},
 	{Name: "term counted from the answer",
 		Edit: change{"now.wall.Add(l.term).UTC()", "now.wall.Add(l.term + l.skew).UTC()"}, CaughtBy: "TestRule01"},
