@@ -105,7 +105,7 @@ func TestPlace(t *testing.T) {
 
 func TestAuthentication(t *testing.T) {
 	s := imitate(t)
-	s.password = "s3cret"
+	s.with(func() { s.password = "s3cret" }) // before the first connection
 	at := "mongodb://app:s3cret@" + s.Addr + "/ops/elections/web?replicaSet=rs0&serverSelectionTimeoutMS=2000"
 	d := store.Opened(t, at)
 	feed := feedtest.Follow(t, d)
