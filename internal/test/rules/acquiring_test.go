@@ -299,7 +299,7 @@ func TestRule20Extremes(t *testing.T) {
 				t.Errorf("led %d times", a.count())
 			}
 			if over := expiry.Before(time.Now()); over == (l.count("clocks disagree") > 0) {
-				t.Errorf("log: %s", &l.text)
+				t.Errorf("log: %s", &l)
 			}
 		})
 	}
@@ -403,6 +403,34 @@ func TestRule17WritesRefusedForGood(t *testing.T) {
 	// A feed that is refused for good is no reason to end: the record is polled.
 	bubble(t, func(t *testing.T) {
 		a := join(t, memory.NewDecider(), "a", faulty(memory.Fail(denied).On(memory.Feed)))
+		sleep(T)
+		a.leads(t)
+	})
+}
+
+// A store that has judged a write works: what it refuses for good afterwards passes, or not.
+func TestRule17AJudgedWriteHasWorked(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		writes := 0
+		a := join(t, d, "a", func(c *config) {
+			refuse := memory.Fail(&le.LostRaceError{}).On(memory.Write)
+			c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
+				if op.Kind != memory.Write {
+					return memory.Fault{}
+				}
+				if writes++; writes == 1 {
+					return refuse(op)
+				}
+				return memory.Fault{Err: fmt.Errorf("no permission: %w", le.ErrPermanent)}
+			})
+			polled(c)
+		})
+		sleep(10 * T)
+		if a.Status() == le.Stopped || writes < 2 {
+			t.Fatalf("after %d writes it has stopped: %v", writes, a.Wait())
+		}
+		a.store.Inject(nil)
 		sleep(T)
 		a.leads(t)
 	})

@@ -246,25 +246,12 @@ func TestRule16SickWithoutCallbacks(t *testing.T) {
 	}
 }
 
-// stuckClock is a clock that does not answer while it is stuck.
-type stuckClock struct {
-	clocks.Clock
-	stuck atomic.Pointer[chan struct{}]
-}
-
-func (c *stuckClock) Now() time.Time {
-	if wait := c.stuck.Load(); wait != nil {
-		<-*wait
-	}
-	return c.Clock.Now()
-}
-
 // Ping says whether only a new process helps.
 func TestPing(t *testing.T) {
 	scenes{
 		"not while the loop moves, whatever store and callbacks do": func(t *testing.T) {
 			store := memory.NewDecider()
-			clock := &stuckClock{Clock: clocks.System()}
+			clock := &looking{Clock: clocks.System()}
 			writes := 0
 			release := make(chan struct{})
 			c, cancel := start(t, le.Config{
@@ -293,11 +280,12 @@ func TestPing(t *testing.T) {
 				}
 			}
 			stuck := make(chan struct{})
-			clock.stuck.Store(&stuck)
+			wait := func() { <-stuck }
+			clock.f.Store(&wait)
 			if err := ping(); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("a loop that is stuck: %v", err)
 			}
-			clock.stuck.Store(nil)
+			clock.f.Store(nil)
 			close(stuck)
 			if err := ping(); err != nil {
 				t.Errorf("one that was: %v", err)

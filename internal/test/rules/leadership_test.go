@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -663,6 +664,37 @@ func TestContract(t *testing.T) {
 			}
 		},
 	}.run(t)
+}
+
+// OnOusting comes after OnElected, even if the news that another leads is here together with the answer
+// by which a leadership begins.
+func TestContractOnOustingComesSecond(t *testing.T) {
+	before := 0
+	for range 200 {
+		bubble(t, func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(vacantAt(4))
+			const slow = 2 * time.Second
+			var mu sync.Mutex
+			var calls []string
+			call := func(name string) { mu.Lock(); defer mu.Unlock(); calls = append(calls, name) }
+			a := join(t, d, "a", func(c *config) {
+				c.Decider.(*memory.Decider).Inject(memory.Slow(slow).On(memory.Write).Times(1))
+				c.OnElected = func(context.Context, *le.TimeView) { call("OnElected") }
+				c.OnOusting = func(context.Context) { call("OnOusting") }
+			})
+			time.Sleep(slow)
+			d.Replace(rival(first + 1e6))
+			sleep(time.Second)
+			a.quit()
+			if len(calls) > 0 && calls[0] == "OnOusting" {
+				before++
+			}
+		})
+	}
+	if before > 10 { // two goroutines that begin one after the other may still do their first thing the other way round
+		t.Errorf("OnOusting came first %d times", before)
+	}
 }
 
 func TestRun(t *testing.T) {

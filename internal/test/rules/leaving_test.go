@@ -145,6 +145,29 @@ func TestRule09DrainTimeout(t *testing.T) {
 	})
 }
 
+// OnOusting's ctx ends with DrainTimeout, to the moment, whatever else there is to wake up for.
+func TestRule09OnOustingEndsToTheMoment(t *testing.T) {
+	const drain = 2500 * time.Millisecond
+	for name, end := range map[string]func(m *member, d *memory.Decider){
+		"stopped": func(m *member, _ *memory.Decider) { m.stop() },
+		"ousted":  func(_ *member, d *memory.Decider) { d.Replace(rival(first + 1)) },
+	} {
+		scene(t, name, func(t *testing.T) {
+			var ended time.Time
+			d, a := leader(t, func(c *config) {
+				c.DrainTimeout = drain
+				c.OnOusting = func(ctx context.Context) { <-ctx.Done(); ended = time.Now() }
+			})
+			left := time.Now()
+			end(a, d)
+			sleep(time.Minute)
+			if took := ended.Sub(left); took != drain {
+				t.Errorf("OnOusting's ctx ended after %v, want %v", took, drain)
+			}
+		})
+	}
+}
+
 // Rule 9: a release that cannot be written is given up when the term has run
 // out, and after 10 s at the latest: a supervisor that waits half a minute before it
 // kills has not lost its patience. It is tried more than once until then, also with a
