@@ -321,9 +321,7 @@ func TestPing(t *testing.T) {
 			a.store.Inject(nil)
 			close(release)
 			sleep(2 * T)
-			if err := a.Ping(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must(t, a.Ping(t.Context()))
 			a.leads(t)
 		},
 		"not of a LeaderChanged that is always busy": func(t *testing.T) {
@@ -344,18 +342,14 @@ func TestPing(t *testing.T) {
 			news := make(chan struct{})
 			a := join(t, memory.NewDecider(), "a", func(c *config) { c.LeaderChanged = func(context.Context, le.RaceEntry) { <-news } })
 			sleep(4*T - time.Second)
-			if err := a.Ping(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must(t, a.Ping(t.Context()))
 			sleep(2 * time.Second)
 			if err := a.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "LeaderChanged") {
 				t.Errorf("Ping returned %v", err)
 			}
 			close(news)
 			sleep(time.Second)
-			if err := a.Ping(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must(t, a.Ping(t.Context()))
 
 			refused := fmt.Errorf("no such authority: %w", le.ErrPermanent)
 			a.store.Inject(func(op memory.Op) (f memory.Fault) {
@@ -365,18 +359,14 @@ func TestPing(t *testing.T) {
 				return f
 			})
 			sleep(3 * T)
-			if err := a.Ping(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must(t, a.Ping(t.Context()))
 			sleep(3 * T)
 			if err := a.Ping(t.Context()); !errors.Is(err, le.ErrPermanent) {
 				t.Errorf("Ping returned %v", err)
 			}
 			a.store.Inject(nil)
 			sleep(T)
-			if err := a.Ping(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must(t, a.Ping(t.Context()))
 		},
 	}.run(t)
 }

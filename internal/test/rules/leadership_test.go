@@ -138,9 +138,7 @@ func TestLead(t *testing.T) {
 					}
 				},
 			}.TryAcquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			began := time.Now()
 			d.Replace(rival(first + 1))
 			sleep(time.Second)
@@ -173,9 +171,7 @@ func TestLead(t *testing.T) {
 func lead(t *testing.T, m *member) *le.Leadership {
 	t.Helper()
 	l, err := m.Lead(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return l
 }
 
@@ -184,9 +180,7 @@ func lead(t *testing.T, m *member) *le.Leadership {
 func TestLeadKeepsTheLeaseUntilRelease(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *member, *memory.Decider){
 		"StepDown": func(t *testing.T, _ *member, d *memory.Decider) {
-			if err := le.StepDown(t.Context(), d, false); err != nil {
-				t.Error(err)
-			}
+			must(t, le.StepDown(t.Context(), d, false))
 		},
 		"Resign": func(t *testing.T, a *member, _ *memory.Decider) { go a.Resign(t.Context()) },
 		"stop":   func(_ *testing.T, a *member, _ *memory.Decider) { a.stop() },

@@ -377,9 +377,7 @@ func TestRule15SitsOutOneTerm(t *testing.T) {
 			} else {
 				err = le.StepDown(t.Context(), d, false)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			synctest.Wait()
 			if !d.Entry().Vacant() {
 				t.Fatalf("not released: %+v", d.Entry())
@@ -520,9 +518,7 @@ func TestRule09StaleReadSettlesNothing(t *testing.T) {
 			d := memory.NewDecider()
 			d.Replace(vacantAt(7))
 			before, err := d.ReadCurrent(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			lags := false // the next read is answered by a replica that does
 			handle := d.Handle()
 			store := &lying{handle.Polled(), func(e *le.RaceEntry, err error) (*le.RaceEntry, error) {
@@ -550,8 +546,8 @@ func TestRule09StaleReadSettlesNothing(t *testing.T) {
 			sleep(50 * time.Millisecond) // its acquisition has landed
 			if how == "stops" {
 				a.quit()
-			} else if err := a.Resign(t.Context()); err != nil {
-				t.Error(err)
+			} else {
+				must(t, a.Resign(t.Context()))
 			}
 			released(t, d, 8)
 		})

@@ -194,9 +194,7 @@ func TestLifeline02TryAcquire(t *testing.T) {
 		of.kill(a)
 		ctx, cancel := context.WithCancel(t.Context())
 		c, err := le.Config{Decider: d.Handle(), LeaderID: "c", TermLength: T, MaxClockSkew: S, Lifeline: k.process()}.TryAcquire(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cancel()
 		<-c.Done()
 	})

@@ -270,13 +270,9 @@ func TestOnce(t *testing.T) {
 			d.Replace(&le.RaceEntry{ElectionNumber: 7, TermLength: T, TermExpiry: time.Now().Add(24 * time.Hour), Hold: 5 * time.Second, Unsynchronized: true, Incarnation: "i"})
 			led := false
 			c, err := le.Config{Decider: d, LeaderID: "a", ClockPolicy: le.Unsynchronized, OnElected: func(context.Context, *le.TimeView) { led = true }}.StartOnce(t.Context(), le.OnceOptions{Wait: time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			l, err := c.Lead(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			l.Release()
 			sleep(time.Second)
 			if err := c.Resign(t.Context()); err != nil || !led || !errors.Is(c.Wait(), le.ErrResigned) {
@@ -383,9 +379,7 @@ func TestStartOnce(t *testing.T) {
 				t.Errorf("a hold within the skew: %v", err)
 			}
 			late, err := le.Config{Decider: d, LeaderID: "c"}.StartOnce(t.Context(), le.OnceOptions{Wait: time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			begin, why := time.Now(), (*le.NotElectedError)(nil)
 			if err := late.Wait(); !errors.As(err, &why) || why.Leader.LeaderID != "b" || time.Since(begin) != time.Minute {
 				t.Errorf("after %v: %v", time.Since(begin), err)
@@ -405,9 +399,7 @@ func TestStartOnce(t *testing.T) {
 				}
 				_ = (<-begun).Resign(ctx) // which ends it
 			}}.StartOnce(t.Context(), le.OnceOptions{Hold: time.Hour, HoldOnSuccess: true, Wait: -1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			begun <- c
 			if err := c.Wait(); !errors.Is(err, le.ErrResigned) || led != 1 {
 				t.Errorf("it has led %d times, and ends with %v", led, err)
@@ -591,9 +583,7 @@ func TestTransferDuringAHold(t *testing.T) {
 			t.Errorf("the record is %+v, want it untouched", e)
 		}
 		a.leads(t)
-		if err := le.StepDown(t.Context(), d, true); err != nil {
-			t.Error(err)
-		}
+		must(t, le.StepDown(t.Context(), d, true))
 		sleep(time.Second)
 		a.follows(t)
 	})
@@ -644,9 +634,7 @@ func TestTryAcquire(t *testing.T) {
 		"it follows the record as any leader": func(t *testing.T) {
 			d := memory.NewDecider()
 			b, _, _, err := try(t, d)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			sleep(time.Second)
 			must(t, le.StepDown(t.Context(), d, false))
 			asked := time.Now()
@@ -788,9 +776,7 @@ func TestTryAcquireLeadsOnce(t *testing.T) {
 		scene(t, name, func(t *testing.T) {
 			d := memory.NewDecider()
 			b, _, _, err := try(t, d)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			c.end(t, d, b)
 			if err := b.Wait(); !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
