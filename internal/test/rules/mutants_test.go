@@ -276,7 +276,7 @@ var planted = []mutants.Mutant{
 	{Name: "set back by ten times the allowance",
 		Edit: change{"now.wall.Add(span), drift(l.term, l.skew)", "now.wall.Add(span), 10*drift(l.term, l.skew)"}, CaughtBy: "TestLeaseRule2View"},
 	{Name: "Once waits by the monotonic clock alone",
-		Edit: change{" && wake.now.wall.Before(s.waitUntil(c))", ""}, CaughtBy: "TestOnce$/a machine that was suspended"},
+		Edit: change{" && wake.now.wall.Before(s.waitUntil(c))", ""}, Also: []change{{"		wake.atWall(s.waitUntil(c))\n", ""}}, CaughtBy: "TestOnce$/a machine that was suspended"},
 	{Name: "a suspend is forgotten when the clock is set back",
 		Edit: change{"if d.view, d.last = d.view.tighten(now), d.last.tighten(now); !d.view.live(now) {", "if !d.view.live(now) {"}, CaughtBy: "TestLeaseRule2View",
 		Simulation: "TestSuspendedAndSetBack", Says: "OVERLAP|wins while the view"},
