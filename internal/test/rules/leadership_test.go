@@ -548,8 +548,7 @@ func TestContract(t *testing.T) {
 			a.store.Inject(memory.Hang(release))
 			sleep(T)
 			left := time.Now()
-			a.stop()
-			<-a.Done()
+			a.quit()
 			if took := time.Since(left); took > 200*time.Millisecond {
 				t.Fatalf("stopping took %v while the store hangs", took)
 			}

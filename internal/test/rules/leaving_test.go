@@ -180,8 +180,7 @@ func TestRule09ReleaseGivenUp(t *testing.T) {
 				a.store.Inject(fault)
 				begin := time.Now()
 				end := d.Entry().TermExpiry
-				a.stop()
-				<-a.Done()
+				a.quit()
 				near(t, "giving up", time.Since(begin), min(end.Sub(begin), 10*time.Second), 200*time.Millisecond)
 				if tries := len(a.opsSince(begin)); tries < 2 {
 					t.Errorf("%d tries", tries)
@@ -201,22 +200,17 @@ func TestRule09Stopping(t *testing.T) {
 			})
 			sleep(time.Second)
 			begin := time.Now()
-			a.stop()
-			<-a.Done()
+			a.quit()
 			if took := time.Since(begin); took > 10*time.Second+200*time.Millisecond {
 				t.Errorf("stopping took %v", took)
 			}
 		},
 		"whose acquisition was refused, and read back": func(t *testing.T) {
 			d := memory.NewDecider()
-			a := join(t, d, "a", func(c *config) {
-				c.Decider.(*memory.Decider).Inject(memory.Always(memory.Fault{Err: le.ErrDenied}).On(memory.Write))
-				polled(c)
-			})
+			a := join(t, d, "a", faulty(memory.Always(memory.Fault{Err: le.ErrDenied}).On(memory.Write)), polled)
 			sleep(T / 4)
 			begin := time.Now()
-			a.stop()
-			<-a.Done()
+			a.quit()
 			if took := time.Since(begin); took > time.Second {
 				t.Errorf("stopping took %v", took)
 			}
@@ -224,18 +218,13 @@ func TestRule09Stopping(t *testing.T) {
 		"whose acquisition hangs, and may still land": func(t *testing.T) {
 			d := memory.NewDecider()
 			release := make(chan struct{})
-			a := join(t, d, "a", func(c *config) {
-				c.Decider.(*memory.Decider).Inject(memory.Hang(release).On(memory.Write).Times(1))
-				polled(c)
-			})
+			a := join(t, d, "a", faulty(memory.Hang(release).On(memory.Write).Times(1)), polled)
 			sleep(100 * time.Millisecond)
 			a.stop()
 			sleep(5 * time.Second) // given up after 3.75 s
 			close(release)
 			<-a.Done()
-			if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first {
-				t.Errorf("left behind: %+v", e)
-			}
+			released(t, d, first)
 		},
 		"whose acquisition fails late, after a read that did not show it": func(t *testing.T) {
 			d := memory.NewDecider()
@@ -322,8 +311,7 @@ func TestRule09ExtensionInDoubtWithoutAStore(t *testing.T) {
 			}
 			sleep(100*time.Millisecond + after)
 			begin := time.Now()
-			a.stop()
-			<-a.Done()
+			a.quit()
 			if took := time.Since(begin); took > most {
 				t.Errorf("%v after its view's end it took %v to stop, want %v at most", after, took, most)
 			}
@@ -343,14 +331,10 @@ func TestRule09StopsWithAnAcquisitionInFlight(t *testing.T) {
 	} {
 		scene(t, name, func(t *testing.T) {
 			d := memory.NewDecider()
-			a := join(t, d, "a", func(c *config) {
-				c.Decider.(*memory.Decider).Inject(memory.Always(fault).On(memory.Write).Times(1))
-				polled(c)
-			})
+			a := join(t, d, "a", faulty(memory.Always(fault).On(memory.Write).Times(1)), polled)
 			sleep(100 * time.Millisecond)
 			begin := time.Now()
-			a.stop()
-			<-a.Done()
+			a.quit()
 			if took := time.Since(begin); took > T/2+time.Second {
 				t.Fatalf("stopping took %v, want at most T/2 and a round trip", took)
 			}

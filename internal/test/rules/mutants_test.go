@@ -107,7 +107,7 @@ var planted = []mutants.Mutant{
 	{Name: "a standby that fails asks like a leader",
 		Edit: change{"	if !urgent {\n", "	if false {\n"}, CaughtBy: "TestRule11ManyStandbys"},
 	{Name: "a standby that was refused polls as ever",
-		Edit: change{"c.pollEvery<<c.reads.Slow()", "c.poll"}, CaughtBy: "TestRule11ManyStandbys"},
+		Edit: change{"c.pollEvery<<c.reads.Slow()", "c.pollEvery"}, CaughtBy: "TestRule11ManyStandbys"},
 	{Name: "the last leader stands by like others",
 		Edit: change{"u.keeps = c.owns()", "u.keeps = false"}, CaughtBy: "TestRule11TheLastLeaderIsBackFirst"},
 	{Name: "a leader keeps to any pause that the store asks for",

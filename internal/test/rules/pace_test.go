@@ -184,8 +184,7 @@ func TestRule11Pace(t *testing.T) {
 			_, a := leader(t, polled)
 			a.store.Inject(memory.Fail(&le.LostRaceError{}).On(memory.Write))
 			left := time.Now()
-			a.stop()
-			<-a.Done()
+			a.quit()
 			tries, took := len(a.opsSince(left)), time.Since(left).Seconds()
 			if tries < 2 || float64(tries) > 8*(took+1) {
 				t.Errorf("%d calls in %v s", tries, took)
