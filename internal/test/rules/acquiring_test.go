@@ -196,12 +196,10 @@ func TestRule20NumbersPastTheirEnd(t *testing.T) {
 		d := replaced(t, func(e *le.RaceEntry) {
 			e.LeaderID, e.ElectionNumber, e.TermExpiry = "", le.MaxElectionNumber, time.Now()
 		})
-		a := join(t, d, "a", faulty(func(op memory.Op) memory.Fault {
-			if op.Kind == memory.Write {
-				t.Errorf("the store was asked to write %+v", op.Entry)
-			}
-			return memory.Fault{}
-		}))
+		a := join(t, d, "a", faulty(memory.Faults(func(op memory.Op) memory.Fault {
+			t.Errorf("the store was asked to write %+v", op.Entry)
+			return memory.Fault{Err: le.ErrPermanent}
+		}).On(memory.Write)))
 		if err := a.Wait(); !errors.Is(err, le.ErrPermanent) || a.count() > 0 {
 			t.Errorf("%v, led %d times", err, a.count())
 		}
