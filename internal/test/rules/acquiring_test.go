@@ -196,16 +196,22 @@ func TestRule20NumbersPastTheirEnd(t *testing.T) {
 		d := replaced(t, func(e *le.RaceEntry) {
 			e.LeaderID, e.ElectionNumber, e.TermExpiry = "", le.MaxElectionNumber, time.Now()
 		})
-		a := join(t, d, "a", faulty(func(op memory.Op) memory.Fault {
-			if op.Kind == memory.Write {
-				t.Errorf("the store was asked to write %+v", op.Entry)
-			}
-			return memory.Fault{}
-		}))
+		a := join(t, d, "a", func(c *config) { c.Decider = noWrites{c.Decider, t} })
 		if err := a.Wait(); !errors.Is(err, le.ErrPermanent) || a.count() > 0 {
 			t.Errorf("%v, led %d times", err, a.count())
 		}
 	})
+}
+
+// noWrites is a store that must not be asked to write, not even what memory refuses before any fault.
+type noWrites struct {
+	le.RaceDecider
+	t *testing.T
+}
+
+func (n noWrites) WriteEntry(_ context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
+	n.t.Errorf("the store was asked to write %+v", e)
+	return nil, le.ErrPermanent
 }
 
 // Rule 20: whatever durations and times are in a Config or in a record, no sum of them
@@ -299,7 +305,7 @@ func TestRule20Extremes(t *testing.T) {
 				t.Errorf("led %d times", a.count())
 			}
 			if over := expiry.Before(time.Now()); over == (l.count("clocks disagree") > 0) {
-				t.Errorf("log: %s", &l.text)
+				t.Errorf("log: %s", &l)
 			}
 		})
 	}
@@ -403,6 +409,34 @@ func TestRule17WritesRefusedForGood(t *testing.T) {
 	// A feed that is refused for good is no reason to end: the record is polled.
 	bubble(t, func(t *testing.T) {
 		a := join(t, memory.NewDecider(), "a", faulty(memory.Fail(denied).On(memory.Feed)))
+		sleep(T)
+		a.leads(t)
+	})
+}
+
+// A store that has judged a write works: what it refuses for good afterwards passes, or not.
+func TestRule17AJudgedWriteHasWorked(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		writes := 0
+		a := join(t, d, "a", func(c *config) {
+			refuse := memory.Fail(&le.LostRaceError{}).On(memory.Write)
+			c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
+				if op.Kind != memory.Write {
+					return memory.Fault{}
+				}
+				if writes++; writes == 1 {
+					return refuse(op)
+				}
+				return memory.Fault{Err: fmt.Errorf("no permission: %w", le.ErrPermanent)}
+			})
+			polled(c)
+		})
+		sleep(10 * T)
+		if a.Status() == le.Stopped || writes < 2 {
+			t.Fatalf("after %d writes it has stopped: %v", writes, a.Wait())
+		}
+		a.store.Inject(nil)
 		sleep(T)
 		a.leads(t)
 	})

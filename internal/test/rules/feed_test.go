@@ -58,8 +58,6 @@ type sightings struct {
 	mu    sync.Mutex
 	all   []string
 	ops   []le.StoreOp
-	done  chan error
-	stop  context.CancelFunc
 	store *memory.Decider
 }
 
@@ -97,7 +95,7 @@ func counted(n le.ElectionNumber) le.ElectionNumber {
 
 // observe watches d. pause is how long each callback takes.
 func observe(t *testing.T, d *memory.Decider, poll bool, pause time.Duration) *sightings {
-	s := &sightings{done: make(chan error, 1), store: d.Handle()}
+	s := &sightings{store: d.Handle()}
 	w := le.WatchConfig{MaxClockSkew: S, Decider: s.store,
 		Lapsed: func(_ context.Context, e le.RaceEntry) { s.add(fmt.Sprintf("lapsed %d", counted(e.ElectionNumber))) },
 		Trace: &le.Trace{StoreOp: func(op le.StoreOp) {
@@ -109,20 +107,9 @@ func observe(t *testing.T, d *memory.Decider, poll bool, pause time.Duration) *s
 	if poll {
 		w.Decider = s.store.Polled()
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	s.stop = cancel
-	go func() {
-		s.done <- w.Watch(ctx, func(_ context.Context, e le.RaceEntry) {
-			time.Sleep(pause)
-			s.add(fmt.Sprintf("%d/%d %s", counted(e.ElectionNumber), e.Extension, e.LeaderID))
-		})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		s.store.Inject(nil)
-		if err := <-s.done; !errors.Is(err, context.Canceled) {
-			t.Errorf("Watch returned %v", err)
-		}
+	watch(t, w, func(e le.RaceEntry) {
+		time.Sleep(pause)
+		s.add(fmt.Sprintf("%d/%d %s", counted(e.ElectionNumber), e.Extension, e.LeaderID))
 	})
 	synctest.Wait()
 	return s
@@ -257,7 +244,7 @@ func TestWatch(t *testing.T) {
 				t.Fatalf("%v after %d calls", err, calls)
 			}
 			if l.count("Watch waits for it") != 1 || l.count("has ended") != 1 {
-				t.Errorf("it says of its wait:\n%s", &l.text)
+				t.Errorf("it says of its wait:\n%s", &l)
 			}
 		},
 		"and tells nothing that comes to be known then": func(t *testing.T) {

@@ -4,7 +4,7 @@ package rules
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"iter"
 	"log/slog"
 	"slices"
@@ -302,11 +302,14 @@ func watch(t *testing.T, w le.WatchConfig, tell ...func(le.RaceEntry)) (stop fun
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = w.Watch(ctx, func(_ context.Context, e le.RaceEntry) {
+		err := w.Watch(ctx, func(_ context.Context, e le.RaceEntry) {
 			for _, f := range tell {
 				f(e)
 			}
 		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("Watch returned %v", err)
+		}
 	}()
 	stop = func() { cancel(); <-done }
 	t.Cleanup(stop)
@@ -355,8 +358,4 @@ func near(t *testing.T, what string, got, want, slack time.Duration) {
 	if diff := (got - want).Abs(); diff > slack {
 		t.Errorf("%s took %v, want %v (within %v)", what, got, want, slack)
 	}
-}
-
-func (r *taste) String() string {
-	return fmt.Sprintf("leadership %d from %v to %v (%v)", r.number, r.from, r.done, r.cause)
 }

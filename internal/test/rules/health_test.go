@@ -246,25 +246,12 @@ func TestRule16SickWithoutCallbacks(t *testing.T) {
 	}
 }
 
-// stuckClock is a clock that does not answer while it is stuck.
-type stuckClock struct {
-	clocks.Clock
-	stuck atomic.Pointer[chan struct{}]
-}
-
-func (c *stuckClock) Now() time.Time {
-	if wait := c.stuck.Load(); wait != nil {
-		<-*wait
-	}
-	return c.Clock.Now()
-}
-
 // Ping says whether only a new process helps.
 func TestPing(t *testing.T) {
 	scenes{
 		"not while the loop moves, whatever store and callbacks do": func(t *testing.T) {
 			store := memory.NewDecider()
-			clock := &stuckClock{Clock: clocks.System()}
+			clock := &looking{Clock: clocks.System()}
 			writes := 0
 			release := make(chan struct{})
 			c, cancel := start(t, le.Config{
@@ -293,11 +280,12 @@ func TestPing(t *testing.T) {
 				}
 			}
 			stuck := make(chan struct{})
-			clock.stuck.Store(&stuck)
+			wait := func() { <-stuck }
+			clock.f.Store(&wait)
 			if err := ping(); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("a loop that is stuck: %v", err)
 			}
-			clock.stuck.Store(nil)
+			clock.f.Store(nil)
 			close(stuck)
 			if err := ping(); err != nil {
 				t.Errorf("one that was: %v", err)
@@ -333,9 +321,7 @@ func TestPing(t *testing.T) {
 			a.store.Inject(nil)
 			close(release)
 			sleep(2 * T)
-			if err := a.Ping(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must(t, a.Ping(t.Context()))
 			a.leads(t)
 		},
 		"not of a LeaderChanged that is always busy": func(t *testing.T) {
@@ -356,18 +342,14 @@ func TestPing(t *testing.T) {
 			news := make(chan struct{})
 			a := join(t, memory.NewDecider(), "a", func(c *config) { c.LeaderChanged = func(context.Context, le.RaceEntry) { <-news } })
 			sleep(4*T - time.Second)
-			if err := a.Ping(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must(t, a.Ping(t.Context()))
 			sleep(2 * time.Second)
 			if err := a.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "LeaderChanged") {
 				t.Errorf("Ping returned %v", err)
 			}
 			close(news)
 			sleep(time.Second)
-			if err := a.Ping(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must(t, a.Ping(t.Context()))
 
 			refused := fmt.Errorf("no such authority: %w", le.ErrPermanent)
 			a.store.Inject(func(op memory.Op) (f memory.Fault) {
@@ -377,18 +359,14 @@ func TestPing(t *testing.T) {
 				return f
 			})
 			sleep(3 * T)
-			if err := a.Ping(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must(t, a.Ping(t.Context()))
 			sleep(3 * T)
 			if err := a.Ping(t.Context()); !errors.Is(err, le.ErrPermanent) {
 				t.Errorf("Ping returned %v", err)
 			}
 			a.store.Inject(nil)
 			sleep(T)
-			if err := a.Ping(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must(t, a.Ping(t.Context()))
 		},
 	}.run(t)
 }

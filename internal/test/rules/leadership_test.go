@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -137,9 +138,7 @@ func TestLead(t *testing.T) {
 					}
 				},
 			}.TryAcquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			began := time.Now()
 			d.Replace(rival(first + 1))
 			sleep(time.Second)
@@ -172,9 +171,7 @@ func TestLead(t *testing.T) {
 func lead(t *testing.T, m *member) *le.Leadership {
 	t.Helper()
 	l, err := m.Lead(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return l
 }
 
@@ -183,9 +180,7 @@ func lead(t *testing.T, m *member) *le.Leadership {
 func TestLeadKeepsTheLeaseUntilRelease(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *member, *memory.Decider){
 		"StepDown": func(t *testing.T, _ *member, d *memory.Decider) {
-			if err := le.StepDown(t.Context(), d, false); err != nil {
-				t.Error(err)
-			}
+			must(t, le.StepDown(t.Context(), d, false))
 		},
 		"Resign": func(t *testing.T, a *member, _ *memory.Decider) { go a.Resign(t.Context()) },
 		"stop":   func(_ *testing.T, a *member, _ *memory.Decider) { a.stop() },
@@ -553,8 +548,7 @@ func TestContract(t *testing.T) {
 			a.store.Inject(memory.Hang(release))
 			sleep(T)
 			left := time.Now()
-			a.stop()
-			<-a.Done()
+			a.quit()
 			if took := time.Since(left); took > 200*time.Millisecond {
 				t.Fatalf("stopping took %v while the store hangs", took)
 			}
@@ -663,6 +657,37 @@ func TestContract(t *testing.T) {
 			}
 		},
 	}.run(t)
+}
+
+// OnOusting comes after OnElected, even if the news that another leads is here together with the answer
+// by which a leadership begins.
+func TestContractOnOustingComesSecond(t *testing.T) {
+	before := 0
+	for range 200 {
+		bubble(t, func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(vacantAt(4))
+			const slow = 2 * time.Second
+			var mu sync.Mutex
+			var calls []string
+			call := func(name string) { mu.Lock(); defer mu.Unlock(); calls = append(calls, name) }
+			a := join(t, d, "a", func(c *config) {
+				c.Decider.(*memory.Decider).Inject(memory.Slow(slow).On(memory.Write).Times(1))
+				c.OnElected = func(context.Context, *le.TimeView) { call("OnElected") }
+				c.OnOusting = func(context.Context) { call("OnOusting") }
+			})
+			time.Sleep(slow)
+			d.Replace(rival(first + 1e6))
+			sleep(time.Second)
+			a.quit()
+			if len(calls) > 0 && calls[0] == "OnOusting" {
+				before++
+			}
+		})
+	}
+	if before > 10 { // two goroutines that begin one after the other may still do their first thing the other way round
+		t.Errorf("OnOusting came first %d times", before)
+	}
 }
 
 func TestRun(t *testing.T) {

@@ -145,6 +145,29 @@ func TestRule09DrainTimeout(t *testing.T) {
 	})
 }
 
+// OnOusting's ctx ends with DrainTimeout, to the moment, whatever else there is to wake up for.
+func TestRule09OnOustingEndsToTheMoment(t *testing.T) {
+	const drain = 2500 * time.Millisecond
+	for name, end := range map[string]func(m *member, d *memory.Decider){
+		"stopped": func(m *member, _ *memory.Decider) { m.stop() },
+		"ousted":  func(_ *member, d *memory.Decider) { d.Replace(rival(first + 1)) },
+	} {
+		scene(t, name, func(t *testing.T) {
+			var ended time.Time
+			d, a := leader(t, func(c *config) {
+				c.DrainTimeout = drain
+				c.OnOusting = func(ctx context.Context) { <-ctx.Done(); ended = time.Now() }
+			})
+			left := time.Now()
+			end(a, d)
+			sleep(time.Minute)
+			if took := ended.Sub(left); took != drain {
+				t.Errorf("OnOusting's ctx ended after %v, want %v", took, drain)
+			}
+		})
+	}
+}
+
 // Rule 9: a release that cannot be written is given up when the term has run
 // out, and after 10 s at the latest: a supervisor that waits half a minute before it
 // kills has not lost its patience. It is tried more than once until then, also with a
@@ -157,8 +180,7 @@ func TestRule09ReleaseGivenUp(t *testing.T) {
 				a.store.Inject(fault)
 				begin := time.Now()
 				end := d.Entry().TermExpiry
-				a.stop()
-				<-a.Done()
+				a.quit()
 				near(t, "giving up", time.Since(begin), min(end.Sub(begin), 10*time.Second), 200*time.Millisecond)
 				if tries := len(a.opsSince(begin)); tries < 2 {
 					t.Errorf("%d tries", tries)
@@ -178,22 +200,17 @@ func TestRule09Stopping(t *testing.T) {
 			})
 			sleep(time.Second)
 			begin := time.Now()
-			a.stop()
-			<-a.Done()
+			a.quit()
 			if took := time.Since(begin); took > 10*time.Second+200*time.Millisecond {
 				t.Errorf("stopping took %v", took)
 			}
 		},
 		"whose acquisition was refused, and read back": func(t *testing.T) {
 			d := memory.NewDecider()
-			a := join(t, d, "a", func(c *config) {
-				c.Decider.(*memory.Decider).Inject(memory.Always(memory.Fault{Err: le.ErrDenied}).On(memory.Write))
-				polled(c)
-			})
+			a := join(t, d, "a", faulty(memory.Always(memory.Fault{Err: le.ErrDenied}).On(memory.Write)), polled)
 			sleep(T / 4)
 			begin := time.Now()
-			a.stop()
-			<-a.Done()
+			a.quit()
 			if took := time.Since(begin); took > time.Second {
 				t.Errorf("stopping took %v", took)
 			}
@@ -201,18 +218,13 @@ func TestRule09Stopping(t *testing.T) {
 		"whose acquisition hangs, and may still land": func(t *testing.T) {
 			d := memory.NewDecider()
 			release := make(chan struct{})
-			a := join(t, d, "a", func(c *config) {
-				c.Decider.(*memory.Decider).Inject(memory.Hang(release).On(memory.Write).Times(1))
-				polled(c)
-			})
+			a := join(t, d, "a", faulty(memory.Hang(release).On(memory.Write).Times(1)), polled)
 			sleep(100 * time.Millisecond)
 			a.stop()
 			sleep(5 * time.Second) // given up after 3.75 s
 			close(release)
 			<-a.Done()
-			if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first {
-				t.Errorf("left behind: %+v", e)
-			}
+			released(t, d, first)
 		},
 		"whose acquisition fails late, after a read that did not show it": func(t *testing.T) {
 			d := memory.NewDecider()
@@ -299,8 +311,7 @@ func TestRule09ExtensionInDoubtWithoutAStore(t *testing.T) {
 			}
 			sleep(100*time.Millisecond + after)
 			begin := time.Now()
-			a.stop()
-			<-a.Done()
+			a.quit()
 			if took := time.Since(begin); took > most {
 				t.Errorf("%v after its view's end it took %v to stop, want %v at most", after, took, most)
 			}
@@ -320,14 +331,10 @@ func TestRule09StopsWithAnAcquisitionInFlight(t *testing.T) {
 	} {
 		scene(t, name, func(t *testing.T) {
 			d := memory.NewDecider()
-			a := join(t, d, "a", func(c *config) {
-				c.Decider.(*memory.Decider).Inject(memory.Always(fault).On(memory.Write).Times(1))
-				polled(c)
-			})
+			a := join(t, d, "a", faulty(memory.Always(fault).On(memory.Write).Times(1)), polled)
 			sleep(100 * time.Millisecond)
 			begin := time.Now()
-			a.stop()
-			<-a.Done()
+			a.quit()
 			if took := time.Since(begin); took > T/2+time.Second {
 				t.Fatalf("stopping took %v, want at most T/2 and a round trip", took)
 			}
@@ -354,9 +361,7 @@ func TestRule15SitsOutOneTerm(t *testing.T) {
 			} else {
 				err = le.StepDown(t.Context(), d, false)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			synctest.Wait()
 			if !d.Entry().Vacant() {
 				t.Fatalf("not released: %+v", d.Entry())
@@ -497,9 +502,7 @@ func TestRule09StaleReadSettlesNothing(t *testing.T) {
 			d := memory.NewDecider()
 			d.Replace(vacantAt(7))
 			before, err := d.ReadCurrent(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			lags := false // the next read is answered by a replica that does
 			handle := d.Handle()
 			store := &lying{handle.Polled(), func(e *le.RaceEntry, err error) (*le.RaceEntry, error) {
@@ -527,8 +530,8 @@ func TestRule09StaleReadSettlesNothing(t *testing.T) {
 			sleep(50 * time.Millisecond) // its acquisition has landed
 			if how == "stops" {
 				a.quit()
-			} else if err := a.Resign(t.Context()); err != nil {
-				t.Error(err)
+			} else {
+				must(t, a.Resign(t.Context()))
 			}
 			released(t, d, 8)
 		})

@@ -112,7 +112,7 @@ func (p *process) die() {
 
 // kill ends m's process: its store hears nothing more of it, and its kernel knows.
 func (p *process) kill(m *member) {
-	m.store.Inject(func(memory.Op) memory.Fault { return memory.Fault{Err: memory.ErrLost} })
+	m.store.Inject(memory.LoseRequests())
 	p.die()
 }
 
@@ -194,9 +194,7 @@ func TestLifeline02TryAcquire(t *testing.T) {
 		of.kill(a)
 		ctx, cancel := context.WithCancel(t.Context())
 		c, err := le.Config{Decider: d.Handle(), LeaderID: "c", TermLength: T, MaxClockSkew: S, Lifeline: k.process()}.TryAcquire(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cancel()
 		<-c.Done()
 	})
@@ -211,7 +209,7 @@ func TestLifeline01NoProof(t *testing.T) {
 	}{
 		"another machine": {func(*kernel) *process { return newKernel().process() }, (*process).kill},
 		"it lives, and is cut off": {(*kernel).process, func(p *process, m *member) {
-			m.store.Inject(func(memory.Op) memory.Fault { return memory.Fault{Err: memory.ErrLost} })
+			m.store.Inject(memory.LoseRequests())
 		}},
 		"its name is gone": {(*kernel).process, func(p *process, m *member) {
 			p.k.mu.Lock()
@@ -247,7 +245,7 @@ func TestLifeline04OwnProcessLives(t *testing.T) {
 		sleep(time.Second)
 		b := join(t, d, "b", lifelined(of))
 		until := d.Entry().TermExpiry
-		a.store.Inject(func(memory.Op) memory.Fault { return memory.Fault{Err: memory.ErrLost} })
+		a.store.Inject(memory.LoseRequests())
 		sleep(time.Until(until))
 		b.follows(t)
 		sleep(2 * T)

@@ -3,7 +3,6 @@
 package rules
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,33 +19,14 @@ import (
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
 // lines is a log.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
+type lines struct{ logtest.Log }
 
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) count(what string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), what)
-}
-
-// clear forgets what was logged.
-func (l *lines) clear() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text.Reset()
-}
+func (l *lines) count(what string) int { return strings.Count(l.String(), what) }
 
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
@@ -65,12 +44,12 @@ func TestWithoutALoggerTheDefaultWarns(t *testing.T) {
 		a := join(t, d, "a", func(c *config) { c.Logger = nil })
 		sleep(time.Minute)
 		if n := l.count("\n"); n > 0 {
-			t.Errorf("%d lines of a healthy candidate:\n%s", n, &l.text)
+			t.Errorf("%d lines of a healthy candidate:\n%s", n, &l)
 		}
 		a.store.Inject(memory.LoseRequests())
 		sleep(time.Minute)
 		if l.count("level=WARN") == 0 || l.count("a store operation failed") == 0 || l.count("level=INFO")+l.count("level=DEBUG") > 0 {
-			t.Errorf("logged:\n%s", &l.text)
+			t.Errorf("logged:\n%s", &l)
 		}
 	})
 }
@@ -246,9 +225,9 @@ func TestOutageIsLoggedBriefly(t *testing.T) {
 				sleep(time.Minute)
 				for _, l := range logs {
 					if l.count("level=WARN") > 0 {
-						t.Errorf("in calm:\n%s", &l.text)
+						t.Errorf("in calm:\n%s", l)
 					}
-					l.clear()
+					l.Take()
 				}
 				for _, s := range append(stores, o) {
 					s.Inject(fault())
@@ -256,16 +235,16 @@ func TestOutageIsLoggedBriefly(t *testing.T) {
 				sleep(time.Minute)
 				for who, l := range logs {
 					if n := l.count("level=WARN"); n < 1 || n > 6 || l.count("operation failed") == 0 {
-						t.Errorf("%s: %d warnings in the first minute:\n%s", who, n, &l.text)
+						t.Errorf("%s: %d warnings in the first minute:\n%s", who, n, l)
 					}
-					l.clear()
+					l.Take()
 				}
 				sleep(time.Hour)
 				for who, l := range logs {
 					if n := l.count("level=WARN"); n < 40 || n > 61 || l.count(" failed=") < n-1 {
-						t.Errorf("%s: %d warnings in an hour:\n%s", who, n, &l.text)
+						t.Errorf("%s: %d warnings in an hour:\n%s", who, n, l)
 					}
-					l.clear()
+					l.Take()
 				}
 				for _, s := range append(stores, o) {
 					s.Inject(nil)
@@ -273,7 +252,7 @@ func TestOutageIsLoggedBriefly(t *testing.T) {
 				sleep(2 * time.Minute)
 				for who, l := range logs {
 					if l.count("the store is back") != 1 || l.count(" after=1h") < 1 || l.count(" failed=") < 1 || l.count("\n") > 6 {
-						t.Errorf("%s, when it is over:\n%s", who, &l.text)
+						t.Errorf("%s, when it is over:\n%s", who, l)
 					}
 				}
 			})
@@ -289,10 +268,10 @@ func TestLog(t *testing.T) {
 			a := join(t, memory.NewDecider(), "a", polled, logged(&l))
 			sleep(time.Minute)
 			a.store.Inject(everyOther(nil))
-			l.clear()
+			l.Take()
 			sleep(time.Hour)
 			if n := l.count("tried again"); n < 2 || n > 61 {
-				t.Errorf("%d warnings in an hour:\n%s", n, &l.text)
+				t.Errorf("%d warnings in an hour:\n%s", n, &l)
 			}
 			if n := l.count("the store is back"); n > 61 {
 				t.Errorf("it is back %d times in an hour", n)
@@ -305,12 +284,12 @@ func TestLog(t *testing.T) {
 			a.store.Inject(memory.Fail(errRefused).On(memory.Write))
 			sleep(time.Hour)
 			if n := l.count("the store is back"); n > 0 {
-				t.Errorf("it is back %d times while writes fail:\n%s", n, &l.text)
+				t.Errorf("it is back %d times while writes fail:\n%s", n, &l)
 			}
 			a.store.Inject(nil)
 			sleep(T)
 			if n := l.count("the store is back"); n != 1 {
-				t.Errorf("it is back %d times:\n%s", n, &l.text)
+				t.Errorf("it is back %d times:\n%s", n, &l)
 			}
 		},
 		"nor do others' writes that work say so": func(t *testing.T) {
@@ -326,7 +305,7 @@ func TestLog(t *testing.T) {
 				sleep(T + 30*time.Second)
 			}
 			if n := l.count("the store is back"); n > 0 || l.count("level=WARN") == 0 {
-				t.Errorf("it is back %d times while its writes fail:\n%s", n, &l.text)
+				t.Errorf("it is back %d times while its writes fail:\n%s", n, &l)
 			}
 		},
 		"a store that cannot push is polled for good, and one line says so": func(t *testing.T) {
@@ -336,7 +315,7 @@ func TestLog(t *testing.T) {
 			})
 			sleep(time.Hour)
 			if n := l.count("the feed failed"); n != 1 || l.count("level=WARN") != 1 {
-				t.Errorf("logged:\n%s", &l.text)
+				t.Errorf("logged:\n%s", &l)
 			}
 		},
 		"its first line has the place, and what the first answer adds is said once": func(t *testing.T) {
@@ -347,12 +326,12 @@ func TestLog(t *testing.T) {
 					return nil
 				})
 			must(t, err)
-			first, _, _ := strings.Cut(l.text.String(), "\n")
+			first, _, _ := strings.Cut(l.String(), "\n")
 			if !strings.Contains(first, "campaign started") || !strings.Contains(first, `place="table e"`) {
 				t.Errorf("the first line is %s", first)
 			}
 			if n := l.count(`place="host h, table s.e"`); n != 1 {
-				t.Errorf("the place that was found is told %d times:\n%s", n, &l.text)
+				t.Errorf("the place that was found is told %d times:\n%s", n, &l)
 			}
 		},
 		"what does not return is named, once": func(t *testing.T) {
@@ -366,16 +345,16 @@ func TestLog(t *testing.T) {
 			a.stop()
 			sleep(4 * time.Second)
 			if n := l.count("past DrainTimeout"); n != 0 {
-				t.Errorf("named too early:\n%s", &l.text)
+				t.Errorf("named too early:\n%s", &l)
 			}
 			sleep(time.Minute)
 			if n := l.count("past DrainTimeout"); n != 1 || l.count("runs=OnElected") != 1 {
-				t.Errorf("named %d times:\n%s", n, &l.text)
+				t.Errorf("named %d times:\n%s", n, &l)
 			}
 			close(work)
 			sleep(time.Minute)
 			if n := l.count("Wait waits for it"); n != 1 || l.count("runs=LeaderChanged") != 1 {
-				t.Errorf("named %d times:\n%s", n, &l.text)
+				t.Errorf("named %d times:\n%s", n, &l)
 			}
 			close(news)
 			<-a.Done()
@@ -418,7 +397,7 @@ func TestLog(t *testing.T) {
 			}
 			for _, line := range []string{"the clock is wrong, or the store's is", "if the store's clock is the wrong one", "the clock is no longer proved wrong", "stays so until it ends"} {
 				if n := l.count(line); n != 1 {
-					t.Errorf("%d times %q, want 1: %s", n, line, &l.text)
+					t.Errorf("%d times %q, want 1: %s", n, line, &l)
 				}
 			}
 		},
@@ -428,7 +407,7 @@ func TestLog(t *testing.T) {
 			sleep(10 * T)
 			a.quit()
 			if n := l.count("refuses this candidate's writes"); n != 1 {
-				t.Errorf("told %d times: %s", n, &l.text)
+				t.Errorf("told %d times: %s", n, &l)
 			}
 		},
 		"who leads, and that a job has failed": func(t *testing.T) {
@@ -442,11 +421,11 @@ func TestLog(t *testing.T) {
 			}
 			for _, want := range []string{"campaign started", "another leads", "leader=rival", "token=3", "leading", "the job failed: out of paper"} {
 				if l.count(want) == 0 {
-					t.Errorf("the log lacks %q:\n%s", want, &l.text)
+					t.Errorf("the log lacks %q:\n%s", want, &l)
 				}
 			}
 			if l.count("is done") > 0 {
-				t.Errorf("a failed job was called done:\n%s", &l.text)
+				t.Errorf("a failed job was called done:\n%s", &l)
 			}
 		},
 		"a call that was given up names its place": func(t *testing.T) {
@@ -475,7 +454,7 @@ func TestLog(t *testing.T) {
 					return le.WatchConfig{Decider: d, Logger: l.logger()}.Watch(ctx, func(context.Context, le.RaceEntry) {})
 				},
 			} {
-				l.clear()
+				l.Take()
 				ctx, cancel := context.WithTimeout(t.Context(), le.DefaultTermLength/3) // one call has been given up
 				err := run(ctx)
 				cancel()
@@ -483,7 +462,7 @@ func TestLog(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 				if l.count("holds the lock") == 0 {
-					t.Errorf("%s: the log lacks it:\n%s", what, &l.text)
+					t.Errorf("%s: the log lacks it:\n%s", what, &l)
 				}
 			}
 		},
@@ -497,7 +476,7 @@ func TestLog(t *testing.T) {
 			sleep(5 * T)
 			a.leads(t)
 			if log.count(goneBack) > 0 {
-				t.Errorf("it says\n%s", &log.text)
+				t.Errorf("it says\n%s", &log)
 			}
 		},
 	}.run(t)
@@ -517,14 +496,14 @@ func TestEachOutageIsLogged(t *testing.T) {
 			a := join(t, d, "a", logged(&l), fed(feed))
 			for range 2 {
 				sleep(5 * time.Minute)
-				l.clear()
+				l.Take()
 				a.store.Inject(memory.LoseRequests())
 				sleep(30 * time.Second)
 				a.store.Inject(nil)
 				sleep(time.Minute)
 				if l.count("it will be tried again") != 1 || l.count("the store is back") != 1 ||
 					l.count("the feed failed") != feeds || l.count("the feed delivers") != feeds || l.count("failed=0") > 0 {
-					t.Errorf("logged:\n%s", &l.text)
+					t.Errorf("logged:\n%s", &l)
 				}
 			}
 		})
@@ -557,7 +536,7 @@ func TestOutageOfWritesIsOverWithoutAWrite(t *testing.T) {
 			}).On(memory.Write)), polled)
 			sleep(2*T + T/2 + time.Minute)
 			if writes < 2 || l.count("the store is back") != 1 {
-				t.Errorf("after %d writes:\n%s", writes, &l.text)
+				t.Errorf("after %d writes:\n%s", writes, &l)
 			}
 		})
 	}

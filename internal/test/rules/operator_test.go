@@ -300,9 +300,7 @@ func TestResetRefusesWhileATermRuns(t *testing.T) {
 				}
 				err = le.Reset(t.Context(), d, 9, true)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got := d.Entry()
 			if !got.Vacant() || got.ElectionNumber != 9 || got.Hold != 0 || got.Successor != "" || got.Incarnation == "" || got.Incarnation == e.Incarnation || !got.TermExpiry.Equal(time.Now()) {
 				t.Fatalf("on record is %+v", got)
@@ -353,13 +351,9 @@ func TestResetSaysUntilWhen(t *testing.T) {
 				t.Fatal(err)
 			}
 			at, err := time.Parse(time.RFC3339, until.FindStringSubmatch(err.Error())[1])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			sleep(time.Until(at) + time.Second)
-			if err := le.Reset(t.Context(), d, 9, false); err != nil {
-				t.Error(err)
-			}
+			must(t, le.Reset(t.Context(), d, 9, false))
 		})
 	}
 }

@@ -184,8 +184,7 @@ func TestRule11Pace(t *testing.T) {
 			_, a := leader(t, polled)
 			a.store.Inject(memory.Fail(&le.LostRaceError{}).On(memory.Write))
 			left := time.Now()
-			a.stop()
-			<-a.Done()
+			a.quit()
 			tries, took := len(a.opsSince(left)), time.Since(left).Seconds()
 			if tries < 2 || float64(tries) > 8*(took+1) {
 				t.Errorf("%d calls in %v s", tries, took)
@@ -254,6 +253,19 @@ func TestRule11OutagesAreNoHotLoops(t *testing.T) {
 	}
 }
 
+// silent has a feed deliver one record, and nothing until its ctx ends.
+func silent() memory.Faults {
+	n := 0
+	return func(op memory.Op) (f memory.Fault) {
+		if op.Kind == memory.Feed {
+			if n++; n == 2 {
+				f.Delay = 5 * time.Hour
+			}
+		}
+		return f
+	}
+}
+
 // Rule 12: what a standby asks of the store.
 func TestRule12Standby(t *testing.T) {
 	scenes{
@@ -277,19 +289,7 @@ func TestRule12Standby(t *testing.T) {
 			d := memory.NewDecider()
 			a := join(t, d, "a")
 			synctest.Wait()
-			silent := make(chan struct{})
-			b := join(t, d, "b", func(c *config) {
-				n := 0
-				c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
-					if op.Kind == memory.Feed {
-						if n++; n == 2 {
-							return memory.Fault{Delay: time.Hour} // heeds its ctx
-						}
-					}
-					return memory.Fault{}
-				})
-			})
-			defer close(silent)
+			b := join(t, d, "b", faulty(silent()))
 			sleep(T + S - time.Millisecond)
 			if n := len(b.opsSince(time.Time{})); n > 0 {
 				t.Fatalf("%d requests before TermExpiry + S", n)
@@ -347,17 +347,7 @@ func TestRule12Standby(t *testing.T) {
 			far := rival(3)
 			far.TermExpiry = time.Now().Add(5 * time.Hour)
 			d.Replace(far)
-			a := join(t, d, "a", func(c *config) {
-				n := 0
-				c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
-					if op.Kind == memory.Feed {
-						if n++; n == 2 {
-							return memory.Fault{Delay: 5 * time.Hour} // heeds its ctx
-						}
-					}
-					return memory.Fault{}
-				})
-			})
+			a := join(t, d, "a", faulty(silent()))
 			sleep(time.Second)
 			d.Replace(rival(4))
 			sleep(T + S/2)

@@ -309,9 +309,7 @@ func TestAnnounce(t *testing.T) {
 				t.Errorf("on record is %q", h)
 			}
 			a.quit()
-			if err := a.Announce(nil, nil); err != nil {
-				t.Error(err)
-			}
+			must(t, a.Announce(nil, nil))
 		},
 		"as much as a record keeps, each byte written as six": func(t *testing.T) {
 			a := join(t, memory.NewDecider(), "a")

@@ -157,16 +157,16 @@ func TestStoreGoneBackIsSaid(t *testing.T) {
 			d.Replace(&le.RaceEntry{LeaderID: "fresh", ElectionNumber: 1, Incarnation: "y", TermLength: time.Hour, TermExpiry: time.Now().Add(time.Hour)})
 			sleep(T)
 			if n := log.count(goneBack); n != i-1 {
-				t.Errorf("%d: said %d times within a term, in which a replica may lag:\n%s", i, n, &log.text)
+				t.Errorf("%d: said %d times within a term, in which a replica may lag:\n%s", i, n, &log)
 			}
 			sleep(10 * T)
 			for _, j := range []*lines{&log, &watched} {
 				if n := j.count(goneBack); n != i {
-					t.Errorf("%d: said %d times:\n%s", i, n, &j.text)
+					t.Errorf("%d: said %d times:\n%s", i, n, j)
 				}
 			}
 			if log.count("known=") == 0 || log.count("read=1") == 0 {
-				t.Errorf("it does not say which:\n%s", &log.text)
+				t.Errorf("it does not say which:\n%s", &log)
 			}
 			d.Replace(&le.RaceEntry{ElectionNumber: le.ElectionNumber(100 * i), Incarnation: "z", TermLength: T, TermExpiry: time.Now()}) // as Reset
 			sleep(2 * T)
@@ -197,7 +197,7 @@ func TestRecordThatIsGoneIsSaid(t *testing.T) {
 				sleep(T / 2)
 				for who, j := range map[string]*lines{"leader": &led, "observer": &watched} {
 					if n := j.count("the record is gone"); n != i {
-						t.Errorf("%d: the %s has said it %d times:\n%s", i, who, n, &j.text)
+						t.Errorf("%d: the %s has said it %d times:\n%s", i, who, n, j)
 					}
 				}
 				sleep(T)
@@ -312,20 +312,26 @@ func TestPreferReadsNoMoreAfterASetBack(t *testing.T) {
 	})
 }
 
+// undoneRelease has the feed tell of a's first release, which then fails, and has not landed.
+func undoneRelease(d *memory.Decider, a *member) (failed *bool) {
+	failed = new(bool)
+	a.store.Inject(func(op memory.Op) (f memory.Fault) {
+		if op.Kind == memory.Write && op.Entry.Vacant() && !*failed {
+			*failed = true
+			d.Tell(op.Entry)
+			f.Err, f.AnswerDelay = memory.ErrLost, time.Second
+		}
+		return f
+	})
+	return failed
+}
+
 // Rule 9: a feed may tell of a release that then fails and is undone. Who leaves reads, and releases again.
 func TestRule09ReleaseThatIsUndone(t *testing.T) {
 	for _, how := range []string{"stops", "resigns"} {
 		scene(t, how, func(t *testing.T) {
 			d, a := leader(t)
-			failed := false
-			a.store.Inject(func(op memory.Op) (f memory.Fault) {
-				if op.Kind == memory.Write && op.Entry.Vacant() && !failed {
-					failed = true
-					d.Tell(op.Entry)
-					f.Err, f.AnswerDelay = memory.ErrLost, time.Second
-				}
-				return f
-			})
+			undoneRelease(d, a)
 			if how == "stops" {
 				go a.Resign(t.Context())
 				sleep(1500 * time.Millisecond) // the release has failed, and nothing was read yet
@@ -348,18 +354,10 @@ func TestRule09ReleaseThatIsUndoneAfterALongDrain(t *testing.T) {
 			c.DrainTimeout = T
 			c.OnElected = func(ctx context.Context, v *le.TimeView) { <-ctx.Done(); time.Sleep(9 * time.Second) }
 		})
-		failed := false
-		a.store.Inject(func(op memory.Op) (f memory.Fault) {
-			if op.Kind == memory.Write && op.Entry.Vacant() && !failed {
-				failed = true
-				d.Tell(op.Entry)
-				f.Err, f.AnswerDelay = memory.ErrLost, time.Second
-			}
-			return f
-		})
+		failed := undoneRelease(d, a)
 		a.quit()
 		d.Tell(nil)
-		if e := d.Entry(); !failed || !e.Vacant() {
+		if e := d.Entry(); !*failed || !e.Vacant() {
 			t.Errorf("the record is %+v, want it released", e)
 		}
 	})
