@@ -97,21 +97,20 @@
 // open the files otherwise, even to copy them (use VACUUM INTO). Use one pool of
 // deciders/sql/sqlite for everything in the process, or give the pool of your own driver to
 // NewDecider with the Dialect SQLite. Each write also takes a lock of its own (the file with the
-// suffix -leaderelection.lock), so that one candidate wins even then. Only who may write the database
+// suffix -leaderelection.lock), so that one candidate wins even then, as nobody undoes what another
+// writes in WAL mode. In other modes who reads meanwhile would, so an election refuses those. Only who may write the database
 // may open that file. It does not protect your application's own tables. On Linux a pool of deciders/sql/sqlite refuses to write while something
 // else in the process has the files open.
 //
-// SQLite, loss of power: a connection with PRAGMA synchronous less than FULL in WAL mode, or less
-// than EXTRA in DELETE mode. The driver's default is FULL. Pools of deciders/sql/sqlite set EXTRA.
+// SQLite, loss of power: a connection with PRAGMA synchronous less than FULL, which is the driver's default.
 //
 // SQLite, files on the network: all candidates must be on one machine, with the file on a local
-// disk. Locks of network file systems are not reliable, and WAL mode does not work between machines
-// at all (https://www.sqlite.org/wal.html).
+// disk. WAL mode does not work between machines (https://www.sqlite.org/wal.html).
 //
 // SQLite, files that change: do not move, replace or remove the file, its -wal and -shm files, or
 // the lock file while a candidate runs. Pools of deciders/sql/sqlite look before each use, and
 // after each write, whether the files at their paths are still the same. If not, they go on with
-// the new files, and what was confirmed in the old ones is lost. Other pools in WAL mode go on with
+// the new files, and what was confirmed in the old ones is lost. Other pools go on with
 // the old files, and two lead. All candidates must reach the file by one path, in one directory:
 // mount the directory into containers, not the file. A database in memory is refused.
 //
@@ -133,8 +132,8 @@
 //
 // An extension is one statement, about twice a term (515 an hour at 15 s). A look is one as well.
 // Each is one round trip if the driver puts the parameters into the statement (InterpolateParams,
-// as mysql.NewDB sets it), otherwise two. In SQLite a write is one fsync in WAL mode, and three or
-// four in the others. A first use looks at the table, by one statement in MySQL and three in
+// as mysql.NewDB sets it), otherwise two. In SQLite a write is one fsync.
+// A first use looks at the table, by one statement in MySQL and three in
 // SQLite.
 //
 // These databases do not push: a standby looks every half term, 480 times an hour, and a hand-over

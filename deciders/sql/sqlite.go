@@ -58,7 +58,7 @@ func judgeSQLite(code int, err error) Fault {
 	case 5, 6:
 		return Fault{Passing, "somebody keeps the database locked for longer than busy_timeout: end long transactions"}
 	case 3, 8, 23:
-		return Fault{Permanent, "candidates need write permission for the database's file and its directory, observers of a database in WAL mode as well"}
+		return Fault{Permanent, "candidates need write permission for the database's file and its directory, observers as well"}
 	case 10:
 		return Fault{Passing, "the disk fails"}
 	case 11, 26:
@@ -104,7 +104,13 @@ func inspectSQLite(ctx context.Context, db Asker, schema, table string) (string,
 		return "", store.Wrong("the database is in memory, and each connection has its own: name a file, or use deciders/memory")
 	}
 	quoted := Dialect{}.withDefaults().Quote(schema)
-	var kind string
+	var journal, kind string
+	if err := db.QueryRowContext(ctx, "PRAGMA "+quoted+".journal_mode").Scan(&journal); err != nil {
+		return "", err
+	}
+	if !strings.EqualFold(journal, "wal") {
+		return "", store.Wrong("its journal_mode is %s, in which who reads while another writes may undo the write, and two lead: set PRAGMA journal_mode = WAL while nothing else has the file open", journal)
+	}
 	err = db.QueryRowContext(ctx, `SELECT type FROM `+quoted+`.sqlite_master WHERE name = ? COLLATE NOCASE`, table).Scan(&kind)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -126,11 +132,8 @@ func inspectSQLite(ctx context.Context, db Asker, schema, table string) (string,
 	return file, nil
 }
 
-// Values of PRAGMA synchronous.
-const (
-	full  = 2
-	extra = 3
-)
+// full is a value of PRAGMA synchronous.
+const full = 2
 
 // durabilitySQLite asks one connection of the pool; the others are made alike.
 func durabilitySQLite(ctx context.Context, db *sql.DB) ([]durability.Warning, error) {
@@ -140,25 +143,12 @@ func durabilitySQLite(ctx context.Context, db *sql.DB) ([]durability.Warning, er
 	}
 	defer c.Close()
 	var synchronous int
-	var journal string
 	if err := c.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&synchronous); err != nil {
 		return nil, err
 	}
-	if err := c.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&journal); err != nil {
-		return nil, err
-	}
 	var all warnings
-	// In DELETE mode what commits is a file's removal, which EXTRA alone makes safe.
-	need, name := full, "FULL"
-	if strings.EqualFold(journal, "delete") {
-		need, name = extra, "EXTRA"
-	}
-	if synchronous < need {
-		all.add(fmt.Sprintf("synchronous is %d with journal_mode %s: a loss of power forgets confirmed writes, and an election number may come twice", synchronous, journal),
-			"set PRAGMA synchronous = "+name+" in each connection")
-	}
-	if strings.EqualFold(journal, "off") || strings.EqualFold(journal, "memory") {
-		all.add("journal_mode is "+journal+": a crash in mid-write may destroy the database", "set PRAGMA journal_mode = WAL")
+	if synchronous < full {
+		all.add(fmt.Sprintf("synchronous is %d: a loss of power forgets confirmed writes, and an election number may come twice", synchronous), "set PRAGMA synchronous = FULL in each connection")
 	}
 	return all, nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
@@ -41,8 +40,7 @@ type opened struct {
 	files files
 }
 
-// files are those of a database: itself, and in WAL mode the log and its index. Nil: there
-// is none.
+// files are those of a database: itself, the log and its index. Nil: there is none.
 type files [3]os.FileInfo
 
 // at returns the files that are at path now.
@@ -153,8 +151,7 @@ func (o *opened) foreign() error {
 	return nil
 }
 
-// moved reports whether other files are there now, or none. Made are those that there were
-// none of, as when somebody has switched to WAL mode.
+// moved reports whether other files are there now, or none. Made are those that there were none of.
 func (o *opened) moved() (gone, made bool) {
 	now, err := at(o.path)
 	if err != nil {
@@ -188,7 +185,7 @@ func (o *opened) ExecContext(ctx context.Context, query string, args []driver.Na
 		return nil, driver.ErrBadConn
 	}
 	r, err := o.conn.ExecContext(ctx, query, args)
-	if gone, _ := o.moved(); err == nil && gone && !strings.Contains(strings.ToLower(query), "journal_mode") {
+	if gone, _ := o.moved(); err == nil && gone {
 		// Not ErrBadConn, by which it would be done again.
 		return nil, fmt.Errorf("the files of %s were removed or replaced while it was written, so the outcome is not known", o.path)
 	}

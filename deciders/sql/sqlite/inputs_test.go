@@ -19,7 +19,7 @@ import (
 
 // What is in the table and no record of ours is reported, and left alone.
 func TestForeignRecordIsLeftAlone(t *testing.T) {
-	db := pool(t, database(t, "wal"))
+	db := pool(t, database(t))
 	storetest.Exec(t, db, sqlite.Dialect().Schema("leaderelection"))
 	storetest.LeavesAlone(t, feedtest.NoRecords(), func(election string) leaderelection.RaceDecider { return decider(db, election) },
 		func(election, content string) {
@@ -44,19 +44,19 @@ func TestTablesThatWillNotDo(t *testing.T) {
 		"other columns": {"CREATE TABLE leaderelection (election TEXT PRIMARY KEY, leader TEXT)", []string{"must be as in", "CREATE TABLE"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			db := pool(t, database(t, "wal"))
+			db := pool(t, database(t))
 			storetest.Exec(t, db, c.sql)
 			feedtest.Refuses(t, decider(db, "e"), append(c.words, `"leaderelection"`, `"e"`)...)
 		})
 	}
 	memory := driversOwn(t, ":memory:")
 	feedtest.Refuses(t, lesql.NewDecider(memory, sqlite.Dialect(), "t", "e", create), "in memory", "deciders/memory")
-	feedtest.Refuses(t, lesql.NewDecider(pool(t, database(t, "wal")), sqlite.Dialect(), "other.t", "e", create), "no database")
+	feedtest.Refuses(t, lesql.NewDecider(pool(t, database(t)), sqlite.Dialect(), "other.t", "e", create), "no database")
 }
 
 // Names are taken as they are, whatever is in them.
 func TestOddNames(t *testing.T) {
-	db := pool(t, database(t, "wal"))
+	db := pool(t, database(t))
 	for _, table := range []string{"Elections", "select", `a"b`, "t; DROP TABLE x", "main.t", strings.Repeat("t", 64)} {
 		for _, election := range []string{"e", "E", "e ", "it's", `"\`, strings.Repeat("e", 255), "?1", "élection"} {
 			d := lesql.NewDecider(db, sqlite.Dialect(), table, election, create)
@@ -101,80 +101,83 @@ func TestFiles(t *testing.T) {
 
 // When the file was moved, removed or replaced, nobody leads on in the old one.
 func TestFileReplaced(t *testing.T) {
-	for _, journal := range journals {
-		t.Run(journal, func(t *testing.T) {
-			path := database(t, journal)
-			move := func(to string) {
-				for _, end := range []string{"", "-wal", "-shm"} {
-					if err := os.Rename(path+end, path+to+end); err != nil && !errors.Is(err, os.ErrNotExist) {
-						t.Fatal(err)
-					}
-				}
-			}
-			db := pool(t, path)
-			d := maker(db)
-			token := feedtest.Write(t, d, 7, nil)
-			token = feedtest.Write(t, d, 8, token)
-			move(".old")
-			other := maker(pool(t, path))
-			feedtest.Write(t, other, 1, nil)
-			feedtest.Lost(t, feedtest.WriteError(t, d, 9, token))
-			feedtest.Reads(t, d, 1)
-			// The old one is put back.
-			move(".new")
-			if err := os.Rename(path+".old", path); err != nil {
+	path := database(t)
+	move := func(to string) {
+		for _, end := range []string{"", "-wal", "-shm"} {
+			if err := os.Rename(path+end, path+to+end); err != nil && !errors.Is(err, os.ErrNotExist) {
 				t.Fatal(err)
 			}
-			_ = os.Rename(path+".old-wal", path+"-wal")
-			feedtest.Reads(t, d, 8)
-			// It is removed: a pool that may make it makes an empty one.
-			move(".gone")
-			feedtest.Passing(t, feedtest.ReadError(t, d), "no such table", "made again")
-			feedtest.Reads(t, d, 0)
-			move(".gone")
-			only, err := sqlite.NewDB(path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer only.Close()
-			feedtest.Refuses(t, decider(only, "e"), "create=true")
-		})
+		}
 	}
+	db := pool(t, path)
+	d := maker(db)
+	token := feedtest.Write(t, d, 7, nil)
+	token = feedtest.Write(t, d, 8, token)
+	move(".old")
+	other := maker(pool(t, path))
+	feedtest.Write(t, other, 1, nil)
+	feedtest.Lost(t, feedtest.WriteError(t, d, 9, token))
+	feedtest.Reads(t, d, 1)
+	// The old one is put back.
+	move(".new")
+	if err := os.Rename(path+".old", path); err != nil {
+		t.Fatal(err)
+	}
+	_ = os.Rename(path+".old-wal", path+"-wal")
+	feedtest.Reads(t, d, 8)
+	// It is removed: a pool that may make it makes an empty one.
+	move(".gone")
+	feedtest.Passing(t, feedtest.ReadError(t, d), "no such table", "made again")
+	feedtest.Reads(t, d, 0)
+	move(".gone")
+	only, err := sqlite.NewDB(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer only.Close()
+	feedtest.Refuses(t, decider(only, "e"), "create=true")
 }
 
 // A database that somebody keeps locked is waited for, for busy_timeout or until the ctx
 // ends, and nothing is written late.
 func TestLocked(t *testing.T) {
-	for _, journal := range journals {
-		t.Run(journal, func(t *testing.T) {
-			path := database(t, journal)
-			at := (&url.URL{Scheme: "sqlite", Path: path}).String()
-			d := feedtest.Opened(t, sqlite.Open, at+"?election=e&create=true&busy_timeout=50ms")
-			patient := feedtest.Opened(t, sqlite.Open, at+"?election=e&busy_timeout=10m")
-			token := feedtest.Write(t, d, 1, nil)
-			feedtest.Read(t, patient)
-			c, err := pool(t, path).Conn(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			if _, err := c.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
-				t.Fatal(err)
-			}
-			feedtest.Passing(t, feedtest.WriteError(t, d, 2, token), "locked", "busy_timeout")
-			begun := time.Now()
-			_, err = patient.WriteEntry(storetest.Within(t, 100*time.Millisecond), feedtest.State(2, token))
-			feedtest.Passing(t, err, "deadline exceeded", "locked", "busy_timeout")
-			if took := time.Since(begun); took > 20*time.Second {
-				t.Errorf("it returned after %v", took)
-			}
-			if _, err := c.ExecContext(t.Context(), "ROLLBACK"); err != nil {
-				t.Fatal(err)
-			}
-			if e := feedtest.Read(t, patient); e.ElectionNumber == 1 {
-				feedtest.Write(t, d, 3, e.Token)
-			}
-		})
+	path := database(t)
+	at := (&url.URL{Scheme: "sqlite", Path: path}).String()
+	d := feedtest.Opened(t, sqlite.Open, at+"?election=e&create=true&busy_timeout=50ms")
+	patient := feedtest.Opened(t, sqlite.Open, at+"?election=e&busy_timeout=10m")
+	token := feedtest.Write(t, d, 1, nil)
+	feedtest.Read(t, patient)
+	c, err := pool(t, path).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	feedtest.Passing(t, feedtest.WriteError(t, d, 2, token), "locked", "busy_timeout")
+	begun := time.Now()
+	_, err = patient.WriteEntry(storetest.Within(t, 100*time.Millisecond), feedtest.State(2, token))
+	feedtest.Passing(t, err, "deadline exceeded", "locked", "busy_timeout")
+	if took := time.Since(begun); took > 20*time.Second {
+		t.Errorf("it returned after %v", took)
+	}
+	if _, err := c.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	if e := feedtest.Read(t, patient); e.ElectionNumber == 1 {
+		feedtest.Write(t, d, 3, e.Token)
+	}
+}
+
+// Only in WAL mode nobody undoes what another writes, whatever has become of the locks.
+func TestOtherJournalsAreRefused(t *testing.T) {
+	for _, journal := range []string{"delete", "truncate", "persist", "memory", "off"} {
+		db := driversOwn(t, "file:"+url.PathEscape(database(t))+"?_pragma=journal_mode("+journal+")")
+		storetest.Exec(t, db, sqlite.Dialect().Schema("leaderelection"))
+		d := decider(db, "e")
+		feedtest.Refuses(t, d, "journal_mode is "+journal, "journal_mode = WAL")
+		feedtest.Permanent(t, feedtest.WriteError(t, d, 1, nil), "journal_mode")
 	}
 }
 
@@ -191,20 +194,13 @@ func driversOwn(t *testing.T, name string) *sql.DB {
 
 // Each setting by which a loss of power forgets what was confirmed is warned of.
 func TestDurability(t *testing.T) {
-	for _, c := range []struct{ journal, synchronous, words string }{
-		{"wal", "extra", ""}, {"wal", "full", ""}, {"wal", "normal", "= FULL"}, {"wal", "off", "= FULL"},
-		{"delete", "extra", ""}, {"delete", "full", "= EXTRA"}, {"truncate", "full", ""}, {"truncate", "normal", "= FULL"},
-		{"memory", "extra", "journal_mode is memory"}, {"off", "extra", "journal_mode is off"},
-	} {
-		path := database(t, "delete")
-		storetest.Exec(t, pool(t, path), sqlite.Dialect().Schema("leaderelection"))
-		db := driversOwn(t, "file:"+url.PathEscape(path)+"?_pragma=journal_mode("+c.journal+")&_pragma=synchronous("+c.synchronous+")")
-		if feedtest.Examines(t, decider(db, "e"), strings.Fields(c.words)...); t.Failed() {
-			t.Fatalf("that was %+v", c)
+	path := database(t)
+	feedtest.Examines(t, maker(pool(t, path)))
+	for synchronous, words := range map[string]string{"extra": "", "full": "", "normal": "= FULL", "off": "= FULL"} {
+		db := driversOwn(t, "file:"+url.PathEscape(path)+"?_pragma=synchronous("+synchronous+")")
+		if feedtest.Examines(t, decider(db, "e"), strings.Fields(words)...); t.Failed() {
+			t.Fatalf("that was synchronous = %s", synchronous)
 		}
-	}
-	for _, journal := range journals {
-		feedtest.Examines(t, lesql.NewDecider(pool(t, database(t, journal)), sqlite.Dialect(), "t", "e", create))
 	}
 	plain := driversOwn(t, filepath.Join(t.TempDir(), "x.db"))
 	if level := storetest.Value[int](t, plain, "PRAGMA synchronous"); level != 2 {

@@ -18,7 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -45,7 +44,7 @@ func Dialect() lesql.Dialect {
 
 // Options adjusts NewDB. The zero value and nil are the same.
 type Options struct {
-	// Create makes the file if it is missing, in WAL mode. A file that exists keeps its mode.
+	// Create makes the file if it is missing, and has the database in WAL mode, which an election requires.
 	Create bool
 	// AllowNetwork allows a file on a file system that is, or may be, on another machine. Set
 	// it only if you know that this machine alone uses the file: SQLite relies on the file
@@ -60,8 +59,7 @@ type Options struct {
 // maxConns is how many connections a pool may have: mostly one is open.
 const maxConns = 8
 
-// NewDB opens a pool as elections need it, with synchronous = EXTRA in each connection (in WAL mode
-// this is the same as FULL). If a connection's file was moved, removed or replaced, the pool opens
+// NewDB opens a pool as elections need it, with synchronous = FULL in each connection. If a connection's file was moved, removed or replaced, the pool opens
 // a connection to the file that is there now. NewDB reads no file, and at most makes one.
 func NewDB(path string, opts *Options) (*sql.DB, error) {
 	abs, err := filepath.Abs(path)
@@ -81,13 +79,11 @@ func NewDB(path string, opts *Options) (*sql.DB, error) {
 		}
 	}
 	query := url.Values{"mode": {"rw"}, "_pragma": {
-		fmt.Sprintf("busy_timeout(%d)", cmp.Or(o.BusyTimeout, 2*time.Second).Milliseconds()), "synchronous(EXTRA)",
+		fmt.Sprintf("busy_timeout(%d)", cmp.Or(o.BusyTimeout, 2*time.Second).Milliseconds()), "synchronous(FULL)",
 	}}
 	if o.Create {
 		query.Set("mode", "rwc")
-		if _, err := os.Stat(abs); errors.Is(err, os.ErrNotExist) {
-			query.Add("_pragma", "journal_mode(WAL)")
-		}
+		query.Add("_pragma", "journal_mode(WAL)")
 	}
 	// A URI, so that no letter of the path is taken for a parameter.
 	name := url.URL{Scheme: "file", Path: filepath.ToSlash(abs), RawQuery: query.Encode()}

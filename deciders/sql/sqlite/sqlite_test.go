@@ -1,17 +1,16 @@
 package sqlite_test
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"os"
 	program "os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -50,16 +49,8 @@ func pool(t testing.TB, path string) *sql.DB {
 
 var create = &lesql.Options{CreateTable: true}
 
-// journals are the modes in which a database may be.
-var journals = []string{"wal", "delete", "truncate"}
-
-// database makes an empty one in a mode.
-func database(t testing.TB, journal string) (path string) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), "app ?.db")
-	storetest.Exec(t, pool(t, path), "PRAGMA journal_mode = "+journal)
-	return path
-}
+// database names one that is made when it is opened.
+func database(t testing.TB) (path string) { return filepath.Join(t.TempDir(), "app ?.db") }
 
 // decider returns an election in the usual table, and maker one that makes the table if it is missing.
 func decider(db *sql.DB, election string) *lesql.Decider {
@@ -71,19 +62,10 @@ func maker(db *sql.DB) *lesql.Decider {
 }
 
 func TestConformance(t *testing.T) {
-	for _, journal := range journals {
-		t.Run(journal, func(t *testing.T) {
-			if testing.Short() && journal != journals[0] {
-				t.Skip("nightly: the suite once more")
-			}
-			decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
-				path := database(t, journal)
-				return func() leaderelection.RaceDecider {
-					return maker(pool(t, path))
-				}
-			}, nil)
-		})
-	}
+	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
+		path := database(t)
+		return func() leaderelection.RaceDecider { return maker(pool(t, path)) }
+	}, nil)
 }
 
 // Three candidates in processes of their own: one is killed, one stopped past its term.
@@ -94,9 +76,9 @@ func TestProcesses(t *testing.T) {
 // racerEnv has the database's path, in a process that is a racer.
 const racerEnv = "LEADERELECTION_SQLITE_RACER"
 
-// racer takes part in races, each of two lines of its input: it reads, and it writes. At each line it
-// begins to copy the database, which drops its process's locks; not for ever, as its own operations
-// are refused while it copies. It ends with its input, whatever it is at.
+// racer takes part in races, each time with the version that it has just read, until it has won 25, and prints
+// the numbers that it has won. For each race it begins to copy the database, which drops its process's locks; not
+// for ever, as its own operations are refused while it copies.
 func racer(path string) error {
 	db, err := sqlite.NewDB(path, nil)
 	if err != nil {
@@ -104,13 +86,6 @@ func racer(path string) error {
 	}
 	defer db.Close()
 	d := decider(db, "e")
-	lines := make(chan struct{})
-	go func() {
-		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-			lines <- struct{}{}
-		}
-		os.Exit(0)
-	}()
 	copies := make(chan struct{}, 1)
 	go func() {
 		for range copies {
@@ -121,125 +96,88 @@ func racer(path string) error {
 			}
 		}
 	}()
-	line := func() {
-		<-lines
+	for won := 0; won < 25; {
 		select {
 		case copies <- struct{}{}:
-		default: // it has not done with those of the line before
+		default: // it has not done with those of the race before
 		}
-	}
-	for {
-		line()
-		var e *leaderelection.RaceEntry
-		for e == nil { // busy, as long as the copy is seen to be made
-			if e, err = d.ReadCurrent(context.Background()); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-			}
-		}
-		fmt.Println("ready")
-		line()
-		for {
+		e, err := d.ReadCurrent(context.Background())
+		if err == nil {
 			next := feedtest.State(uint64(e.ElectionNumber)+1, e.Token)
 			next.Incarnation = fmt.Sprint(os.Getpid())
-			_, err := d.WriteEntry(context.Background(), next)
-			if err == nil || errors.Is(err, leaderelection.ErrLostRace) {
-				fmt.Println(err == nil)
-				break
+			if _, err = d.WriteEntry(context.Background(), next); err == nil {
+				won++
+				fmt.Println(next.ElectionNumber)
 			}
+		}
+		if err != nil && !errors.Is(err, leaderelection.ErrLostRace) {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
+	return nil
 }
 
-// Three candidates whose SQLite has lost all its locks: of each race one wins.
+// Candidates whose SQLite has lost all its locks, and who read while others write: of each race one wins.
 func TestWithoutLocks(t *testing.T) {
 	stores.Nightly(t, "it waits for the server or the client to give up")
-	const racers, rounds = 3, 25
-	for _, journal := range journals[:2] {
-		t.Run(journal, func(t *testing.T) {
-			path := database(t, journal)
-			d := maker(pool(t, path))
-			feedtest.Write(t, d, 1, nil)
-			var in []io.Writer
-			var out []*bufio.Scanner
-			for range racers {
-				c := program.CommandContext(t.Context(), os.Args[0])
-				c.Env = append(os.Environ(), racerEnv+"="+path)
-				w, err := c.StdinPipe()
-				if err != nil {
-					t.Fatal(err)
-				}
-				r, err := c.StdoutPipe()
-				if err == nil {
-					err = c.Start()
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = w.Close(); _ = c.Wait() })
-				in, out = append(in, w), append(out, bufio.NewScanner(r))
+	path := database(t)
+	feedtest.Write(t, maker(pool(t, path)), 1, nil)
+	var all sync.WaitGroup
+	won := make(chan string, 1000)
+	for range 3 {
+		all.Go(func() {
+			c := program.CommandContext(t.Context(), os.Args[0])
+			c.Env = append(os.Environ(), racerEnv+"="+path)
+			numbers, err := c.Output()
+			if err != nil {
+				t.Errorf("a racer: %v", err)
 			}
-			// each sends a line to each racer, and counts the answers that say so.
-			each := func(says string) (n int) {
-				for _, w := range in {
-					fmt.Fprintln(w)
-				}
-				for _, r := range out {
-					if !r.Scan() {
-						t.Fatal("a racer has ended")
-					}
-					if strings.TrimSpace(r.Text()) == says {
-						n++
-					}
-				}
-				return n
-			}
-			for round := range rounds {
-				if each("ready") != racers {
-					t.Fatal("not ready")
-				}
-				if n := each("true"); n != 1 {
-					t.Errorf("race %d has %d winners", round, n)
-				}
-			}
-			if sound := storetest.Value[string](t, pool(t, path), "PRAGMA integrity_check"); sound != "ok" {
-				t.Errorf("the database: %s", sound)
+			for number := range strings.FieldsSeq(string(numbers)) {
+				won <- number
 			}
 		})
+	}
+	all.Wait()
+	close(won)
+	seen := map[string]bool{}
+	for number := range won {
+		if seen[number] {
+			t.Errorf("race %s has two winners", number)
+		}
+		seen[number] = true
+	}
+	if sound := storetest.Value[string](t, pool(t, path), "PRAGMA integrity_check"); sound != "ok" {
+		t.Errorf("the database: %s", sound)
 	}
 }
 
 // What else of this process has the database open is found out before a write, and pools of
 // this package are not.
 func TestForeignDescriptors(t *testing.T) {
-	for _, journal := range journals[:2] {
-		path := database(t, journal)
-		d := maker(pool(t, path))
-		token := feedtest.Write(t, d, 1, nil)
-		token = feedtest.Write(t, decider(pool(t, path), "e"), 2, token)
-		token = feedtest.Write(t, d, 3, token)
-		for _, end := range []string{"", "-wal", "-shm"} {
-			f, err := os.Open(path + end)
-			if errors.Is(err, os.ErrNotExist) && journal != "wal" {
-				continue
-			} else if err != nil {
-				t.Fatal(err)
-			}
-			feedtest.Permanent(t, feedtest.WriteError(t, d, 4, token), path, "sqlite.NewDB", "VACUUM INTO")
-			feedtest.Reads(t, d, 3)
-			_ = f.Close()
+	path := database(t)
+	d := maker(pool(t, path))
+	token := feedtest.Write(t, d, 1, nil)
+	token = feedtest.Write(t, decider(pool(t, path), "e"), 2, token)
+	token = feedtest.Write(t, d, 3, token)
+	for _, end := range []string{"", "-wal", "-shm"} {
+		f, err := os.Open(path + end)
+		if err != nil {
+			t.Fatal(err)
 		}
-		// Its close has dropped our locks; new connections have their own.
-		d = decider(pool(t, path), "e")
-		feedtest.Write(t, d, 4, feedtest.Read(t, d).Token)
+		feedtest.Permanent(t, feedtest.WriteError(t, d, 4, token), path, "sqlite.NewDB", "VACUUM INTO")
+		feedtest.Reads(t, d, 3)
+		_ = f.Close()
 	}
+	// Its close has dropped our locks; new connections have their own.
+	d = decider(pool(t, path), "e")
+	feedtest.Write(t, d, 4, feedtest.Read(t, d).Token)
 }
 
 // The log was removed under the connection, as by another process that saw no lock: what is
 // written there nobody reads.
 func TestLogRemoved(t *testing.T) {
 	for _, end := range []string{"-wal", "-shm"} {
-		path := database(t, "wal")
+		path := database(t)
 		d := maker(pool(t, path))
 		token := feedtest.Write(t, d, 1, nil)
 		storetest.Exec(t, pool(t, path), "PRAGMA wal_checkpoint(TRUNCATE)")
