@@ -90,7 +90,10 @@ func (w *WatchConfig) follow(ctx context.Context, s *stores, d, coordinator lead
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		f.watch(ctx, hint, heard, func(err error) { failed("watching", err) })
+		f.watch(ctx, hint, func(e leaderelection.RaceEntry) {
+			fails.Worked(time.Since(began), "watching")
+			heard(e)
+		}, func(err error) { failed("watching", err) })
 	}()
 	defer func() { <-watched }()
 	var known leaderelection.ElectionNumber
