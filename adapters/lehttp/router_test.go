@@ -187,7 +187,7 @@ func (e *electing) start(id string) (c *le.Campaign, store *memory.Decider, stop
 	return c, store, func() { cancel(); <-c.Done() }
 }
 
-// ask makes a request that takes so long.
+// ask makes a request, and returns the status of its answer, and how long that took.
 func (e *electing) ask(h http.Handler) (int, time.Duration) {
 	begin := time.Now()
 	w := asked(h, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("x")))
