@@ -325,25 +325,6 @@ func TestReadsOfNothing(t *testing.T) {
 	})
 }
 
-// deaf is a decider whose reads neither return nor heed their ctx before release is closed.
-type deaf struct {
-	leaderelection.RaceDecider
-	out     *atomic.Int64
-	release chan struct{}
-}
-
-func (d *deaf) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	select {
-	case <-d.release:
-		return d.RaceDecider.ReadCurrent(ctx)
-	default:
-	}
-	d.out.Add(1)
-	defer d.out.Add(-1)
-	<-d.release
-	return nil, errors.New("late")
-}
-
 // Calls that do not return are not made again and again: they would pile up. When they return, the
 // member goes on.
 func TestHangingCallsDoNotPileUp(t *testing.T) {
@@ -352,14 +333,13 @@ func TestHangingCallsDoNotPileUp(t *testing.T) {
 			g.polled = true
 			var out atomic.Int64
 			release := make(chan struct{})
-			open := g.store(nil)
-			store := func(name string) (leaderelection.RaceDecider, error) {
-				d, err := open(name)
-				if name == hangs {
-					d = &deaf{d, &out, release}
+			store := g.store(func(name string, op memory.Op) (fault memory.Fault) {
+				if name == hangs && op.Kind == memory.Read {
+					out.Add(1)
+					fault.Hang = release
 				}
-				return d, err
-			}
+				return fault
+			})
 			g.every.Store(int64(time.Second))
 			a := g.join("a", func(c *Config) { c.Store = store })
 			stop := g.observe(WatchConfig{Store: store}, func(*Assignment) {})
