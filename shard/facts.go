@@ -120,17 +120,24 @@ func (f *facts) alive(id SessionID) *seatInfo {
 	return nil
 }
 
+// holder returns the session that holds a seat, and its holder, or nil if none is alive.
+func (f *facts) holder(seat int) (id SessionID, info *seatInfo) {
+	id.Seat = seat
+	if s := f.seats[seat]; s != nil && s.entry != nil {
+		id.Number = s.entry.ElectionNumber
+	}
+	return id, f.alive(id)
+}
+
 // succeeds reports whether a member seems to have begun the session after a restart, while the term
 // of its last session still runs: another session of the MemberID was known before, and has not
 // been extended since. (If it is extended, two processes have one MemberID.)
 func (f *facts) succeeds(id SessionID) bool {
 	s := f.seats[id.Seat]
 	for k, other := range f.seats {
-		if k == id.Seat || other.entry == nil || other.info == nil || other.info.Member != s.info.Member || other.info.Leaving ||
-			f.alive(SessionID{k, other.entry.ElectionNumber}) == nil {
-			continue
-		}
-		if other.since.Before(s.since) && !other.renewed.After(s.since) {
+		_, info := f.holder(k)
+		if k != id.Seat && info != nil && info.Member == s.info.Member && !info.Leaving &&
+			other.since.Before(s.since) && !other.renewed.After(s.since) {
 			return true
 		}
 	}
@@ -141,12 +148,13 @@ func (f *facts) succeeds(id SessionID) bool {
 func (f *facts) twins() []string {
 	seen := map[string]int{}
 	var twins []string
-	for k, s := range f.seats {
-		if s.entry == nil || s.info == nil || s.info.Leaving || f.alive(SessionID{k, s.entry.ElectionNumber}) == nil || f.succeeds(SessionID{k, s.entry.ElectionNumber}) {
+	for k := range f.seats {
+		id, info := f.holder(k)
+		if info == nil || info.Leaving || f.succeeds(id) {
 			continue
 		}
-		if seen[s.info.Member]++; seen[s.info.Member] == 2 {
-			twins = append(twins, s.info.Member)
+		if seen[info.Member]++; seen[info.Member] == 2 {
+			twins = append(twins, info.Member)
 		}
 	}
 	slices.Sort(twins)
@@ -217,16 +225,12 @@ func (w *watcher) run() {
 	w.c.watchers.Add(1)
 	go func() {
 		defer w.c.watchers.Done()
-		for w.c.ctx.Err() == nil {
-			err := watch.Watch(w.c.ctx, func(_ context.Context, e leaderelection.RaceEntry) {
-				select {
-				case news <- &e:
-				case <-w.c.ctx.Done():
-				}
-			})
-			w.c.post(seatEvent{seat: w.seat, err: err})
-			sleep(w.c.ctx, cfg.TermLength)
-		}
+		keepWatching(w.c.ctx, watch, cfg.TermLength, func(e leaderelection.RaceEntry) {
+			select {
+			case news <- &e:
+			case <-w.c.ctx.Done():
+			}
+		}, func(err error) { w.c.post(seatEvent{seat: w.seat, err: err}) })
 	}()
 	w.dead = make(chan struct{}, 1)
 	defer w.mourn(nil)

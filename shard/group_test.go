@@ -56,7 +56,7 @@ type player struct {
 	g        *group
 	id       string
 	member   *Member
-	faults   memory.Faults
+	faults   atomic.Pointer[memory.Faults]
 	running  map[string]int // callbacks of each shard
 	linger   atomic.Int64   // how long a callback takes to end
 	lags     atomic.Bool    // its reads show what the first one since showed
@@ -181,23 +181,13 @@ func (g *group) without(p *player, within time.Duration) time.Duration {
 }
 
 func (p *player) slowly(op memory.Op) memory.Fault {
-	if f := p.fault(); f != nil {
-		return f(op)
+	if f := p.faults.Load(); f != nil && *f != nil {
+		return (*f)(op)
 	}
 	return memory.Slow(p.g.rtt / 2)(op)
 }
 
-func (p *player) fault() memory.Faults {
-	p.g.mu.Lock()
-	defer p.g.mu.Unlock()
-	return p.faults
-}
-
-func (p *player) suffer(f memory.Faults) {
-	p.g.mu.Lock()
-	defer p.g.mu.Unlock()
-	p.faults = f
-}
+func (p *player) suffer(f memory.Faults) { p.faults.Store(&f) }
 
 // cut loses all that the member sends, as if it were dead to the others.
 func (p *player) cut() { p.suffer(memory.LoseRequests()) }

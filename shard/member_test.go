@@ -354,13 +354,14 @@ func (l *tenants) set(err error, names ...string) {
 }
 
 // Shards that a function lists come and go without a restart. While it fails, or lists none, they
-// stay as they are.
+// stay as they are. That is logged, and that it works again.
 func TestListedShards(t *testing.T) {
 	both(t, func(g *group) {
 		var l tenants
 		l.set(errors.New("the database is away"))
+		var said said
 		for _, id := range []string{"a", "b", "c"} {
-			g.join(id, func(c *Config) { c.Shards = Listed(l.list) })
+			g.join(id, said.log, func(c *Config) { c.Shards = Listed(l.list) })
 		}
 		time.Sleep(2 * T)
 		if n := g.counts(); len(n) > 3 || n["a"]+n["b"]+n["c"] != 0 {
@@ -368,6 +369,7 @@ func TestListedShards(t *testing.T) {
 		}
 		l.set(nil, "blue", "red", "green", "white")
 		g.settles(4, time.Minute)
+		said.wants(g.t, "the shards cannot be listed", "the shards are listed again")
 		l.set(nil, "blue", "red", "green", "white", "new", "newer")
 		g.settles(6, time.Minute)
 		blue, _ := g.all()[0].member.Assignment().Owner("blue")

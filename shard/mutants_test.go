@@ -42,7 +42,7 @@ var planted = []mutants.Mutant{
 	{Name: "rule 9: a seat is sealed once and never again", Edit: change{"		s.sealing = nil\n", ""}, CaughtBy: "TestRule09", Slow: true},
 	{Name: "told of the same again, and alive again", Edit: change{"	if e.Compare(known) <= 0 {", "	if e.Compare(known) < 0 {"}, CaughtBy: "TestFacts", Slow: true},
 	{Name: "a term that is not compared with clocks seems over though extended", Edit: change{"	if w.last == nil || w.last.Compare(e) != 0 {\n		w.since", "	if w.last == nil {\n		w.since"}, CaughtBy: "TestLapses", Slow: true},
-	{Name: "a watch that was refused is not taken up again", Edit: change{"			sleep(w.c.ctx, cfg.TermLength)\n", "			return\n"}, CaughtBy: "TestRecordsThat", Slow: true},
+	{Name: "a watch that was refused is not taken up again", Edit: change{"failed(err)\n			sleep(ctx, pause)\n", "failed(err)\n			return\n"}, CaughtBy: "TestRecordsThat", Slow: true},
 	{Name: "an assignment is written without its condition", Edit: change{"			next.token = c.empty\n", ""}, CaughtBy: "TestWritesAre", Slow: true},
 	{Name: "rule 11: what was let go is said for ever", Edit: change{"\tletGo := map[string]uint64{}\n\tvar fresh", "\tletGo := s.letGo\n\tvar fresh"}, CaughtBy: "TestRule05", Slow: true},
 	{Name: "rule 11: more is said than fits", Edit: change{"room < 0 && len(said) > 0", "room < 0 && len(said) < 0"}, CaughtBy: "TestRule11", Slow: true},

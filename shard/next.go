@@ -117,9 +117,9 @@ func (n *transition) wanted() Shards {
 		best = have.numbered
 	}
 	know := map[int]int{}
-	for k, s := range n.facts.seats {
-		if s.entry != nil && s.info != nil && !s.info.Leaving && n.facts.alive(SessionID{k, s.entry.ElectionNumber}) != nil {
-			know[s.info.Numbered] += s.info.Weight
+	for k := range n.facts.seats {
+		if _, info := n.facts.holder(k); info != nil && !info.Leaving {
+			know[info.Numbered] += info.Weight
 		}
 	}
 	for _, of := range slices.Sorted(maps.Keys(know)) {
@@ -191,13 +191,9 @@ func (n *transition) resize() {
 // seats adds the sessions that are alive.
 func (n *transition) seats() {
 	for _, k := range slices.Sorted(maps.Keys(n.facts.seats)) {
-		s := n.facts.seats[k]
-		if s.entry == nil || s.info == nil {
-			continue
-		}
-		id := SessionID{k, s.entry.ElectionNumber}
-		if _, ok := n.next.names(id); !ok && n.facts.alive(id) != nil {
-			n.next.sessions = append(n.next.sessions, session{SessionID: id, Member: s.info.Member, HostPort: slices.Clone(s.entry.HostPort)})
+		id, info := n.facts.holder(k)
+		if _, ok := n.next.names(id); !ok && info != nil {
+			n.next.sessions = append(n.next.sessions, session{SessionID: id, Member: info.Member, HostPort: slices.Clone(n.facts.seats[k].entry.HostPort)})
 		}
 	}
 }

@@ -304,21 +304,24 @@ func TestWatchReadsLittle(t *testing.T) {
 	})
 }
 
-// An observer is told of newer assignments only, and though the records refuse for good at first.
+// An observer is told of newer assignments only, and though the records refuse for good at first. It logs such an
+// outage, and its end.
 func TestWatchTellsOfNewerOnly(t *testing.T) {
 	both(t, func(g *group) {
 		var well atomic.Bool
+		var said said
 		told := make(chan leaderelection.ElectionNumber, 10)
-		stop := g.observe(WatchConfig{PollInterval: T, Store: g.store(func(string, memory.Op) memory.Fault {
+		stop := g.observe(WatchConfig{PollInterval: T, Logger: said.logger(), Store: g.store(func(string, memory.Op) memory.Fault {
 			if well.Load() {
 				return memory.Fault{}
 			}
 			return memory.Fault{Err: leaderelection.ErrPermanent}
 		})}, func(a *Assignment) { told <- a.Version() })
-		time.Sleep(4 * T)
+		time.Sleep(3 * T)
 		well.Store(true)
 		g.put(5, 5)
 		time.Sleep(3 * T)
+		said.wants(g.t, "the assignment cannot be followed", "the assignment is followed again")
 		g.put(3, 6) // a stale read looks like that
 		time.Sleep(3 * T)
 		g.put(6, 6)

@@ -148,10 +148,7 @@ func (s *sitting) end() {
 	s.m.session = SessionID{}
 	s.m.mu.Unlock()
 	cause := cmp.Or(context.Cause(s.ctx), errSession)
-	for i, o := range s.owned {
-		delete(s.owned, i)
-		s.drop(o, cause)
-	}
+	s.dropAll(cause)
 	s.helpers.Wait()
 	if len(s.m.calls) > 0 {
 		s.m.log(slog.LevelWarn, "the session has ended, and OnOwned has not returned", "shards", slices.Sorted(maps.Keys(s.m.calls)))
@@ -171,7 +168,9 @@ func (s *sitting) follow() {
 			PollInterval: leaderelection.MaxTermLength, Clock: s.m.cfg.Clock,
 		}
 		s.help(func() {
-			s.news.watch(s.live, w, s.news.hear, func(err error) { s.m.log(slog.LevelWarn, "the assignment cannot be followed", "err", err) })
+			keepWatching(s.live, w, s.m.cfg.TermLength, s.news.hear, func(err error) {
+				s.m.log(slog.LevelWarn, "the assignment cannot be followed", "err", err)
+			})
 		})
 	} else {
 		s.news.moving = hurried(s.m.cfg.TermLength)
@@ -229,6 +228,8 @@ func (s *sitting) read(r reading) {
 		// Rule 12: one version has two contents. Another session may own the shards of this session.
 		s.m.log(slog.LevelError, "the store was set back: all shards are let go", "version", r.a.version)
 		s.dropAll(ErrSetBack)
+		s.m.forget()
+		go func() { _ = s.campaign.Resign(s.ctx) }()
 		return
 	}
 	s.apply(r.a)
@@ -342,14 +343,12 @@ func (s *sitting) drop(o *Owned, cause error) {
 	tell(s.m, s.m.cfg.ShardTrace.LetGo, e)
 }
 
-// dropAll ends every view and the session.
+// dropAll ends every view.
 func (s *sitting) dropAll(cause error) {
 	for i, o := range s.owned {
 		delete(s.owned, i)
 		s.drop(o, cause)
 	}
-	s.m.forget()
-	go func() { _ = s.campaign.Resign(s.ctx) }()
 }
 
 // coordinate campaigns for the coordinator's place for as long as the session lasts.

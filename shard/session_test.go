@@ -473,26 +473,6 @@ func TestRule11NoMoreThanFits(t *testing.T) {
 	})
 }
 
-// A move of many shards with long names is made in parts.
-func TestManyLongNamesMove(t *testing.T) {
-	play(t, func(g *group) {
-		g.every.Store(int64(time.Second))
-		var said said
-		var names []string
-		for i := range 1200 {
-			names = append(names, fmt.Sprintf("%0250d", i))
-		}
-		change := func(c *Config) { c.Shards, c.MaxMoving, c.Logger = Named(names...), len(names), said.logger() }
-		g.join("a", change)
-		g.settles(len(names), time.Minute)
-		g.join("b", change)
-		g.settles(len(names), 10*T)
-		if said.has("cannot be put on record") {
-			t.Errorf("it says %.2000s", &said)
-		}
-	})
-}
-
 // A shard that comes back while the callback of its last time runs on has a callback when
 // that one has returned, and not before; and a member ends when all have.
 func TestOneCallbackOfAShard(t *testing.T) {

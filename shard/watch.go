@@ -90,7 +90,10 @@ func (w *WatchConfig) follow(ctx context.Context, s *stores, d, coordinator lead
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		f.watch(ctx, hint, heard, func(err error) { failed("watching", err) })
+		keepWatching(ctx, hint, w.PollInterval, func(e leaderelection.RaceEntry) {
+			fails.Worked(time.Since(began), "watching")
+			heard(e)
+		}, func(err error) { failed("watching", err) })
 	}()
 	defer func() { <-watched }()
 	var known leaderelection.ElectionNumber
@@ -133,13 +136,14 @@ func (f *follower) hearCoordinator(e leaderelection.RaceEntry) {
 	}
 }
 
-// watch calls hear for each record that w reports, until ctx ends.
-func (f *follower) watch(ctx context.Context, w leaderelection.WatchConfig, hear func(leaderelection.RaceEntry), failed func(error)) {
+// keepWatching calls hear for each record that w reports, until ctx ends. It begins again after a permanent
+// error, which may pass nevertheless.
+func keepWatching(ctx context.Context, w leaderelection.WatchConfig, pause time.Duration, hear func(leaderelection.RaceEntry), failed func(error)) {
 	for ctx.Err() == nil {
 		err := w.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { hear(e) })
-		if ctx.Err() == nil { // a permanent error, which may pass nevertheless
+		if ctx.Err() == nil {
 			failed(err)
-			sleep(ctx, f.unit)
+			sleep(ctx, pause)
 		}
 	}
 }

@@ -42,9 +42,6 @@ func (l *ledger) add(r run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.runs = append(l.runs, r)
-	if l.at == nil {
-		l.at = map[time.Time]bool{}
-	}
 	l.at[time.Now()] = true
 }
 
@@ -66,13 +63,7 @@ type run struct {
 func (l *ledger) since(n int) []run {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var all []run
-	for _, r := range l.runs[n:] {
-		if len(all) == 0 || all[len(all)-1] != r {
-			all = append(all, r)
-		}
-	}
-	return all
+	return slices.Compact(slices.Clone(l.runs[n:]))
 }
 
 // candidate is one with a scheduler that has a job every second.
@@ -116,7 +107,7 @@ func join(t *testing.T, ctx context.Context, l *ledger, store *memory.Decider, i
 func TestJobsRunOnTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		d, l := memory.NewDecider(), &ledger{t: t}
+		d, l := memory.NewDecider(), &ledger{t: t, at: map[time.Time]bool{}}
 		a := join(t, ctx, l, d.Handle(), "a")
 		synctest.Wait() // a leads
 		b := join(t, ctx, l, d.Handle(), "b")

@@ -313,7 +313,7 @@ func underLoad(t *testing.T, ids []string, term, skew time.Duration, params stri
 	d := memory.NewDecider()
 	all := map[string]*candidate{}
 	for _, id := range ids {
-		all[id] = joinWith(t, ctx, d, id, term, skew, params)
+		all[id] = join(t, ctx, d, id, term, skew, params)
 	}
 	l := &load{conn: follow(t, d.Handle(), skew)}
 	working, stop := context.WithCancel(t.Context())
@@ -378,7 +378,7 @@ func TestHandOversLoseNothing(t *testing.T) {
 func TestCallsFollowAfterTheOwnCampaign(t *testing.T) {
 	d := memory.NewDecider()
 	ctx, cancel := context.WithCancel(t.Context())
-	a := join(t, ctx, d, "a", time.Hour, S)
+	a := join(t, ctx, d, "a", time.Hour, S, retry)
 	conn := follow(t, a.store, S)
 	<-a.elected
 	if _, err := say(t.Context(), conn, "x"); err != nil {
@@ -394,7 +394,7 @@ func TestCallsFollowAfterTheOwnCampaign(t *testing.T) {
 		waiting <- err
 	}()
 	ctx, cancel = context.WithCancel(t.Context())
-	b := join(t, ctx, d, "b", time.Hour, S)
+	b := join(t, ctx, d, "b", time.Hour, S, retry)
 	number := <-b.elected
 	if err := <-waiting; err != nil || out != fmt.Sprint(uint64(number)) {
 		t.Errorf("a call that waited for token %d: %q, %v", number, out, err)

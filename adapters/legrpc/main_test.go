@@ -114,12 +114,7 @@ type candidate struct {
 	elected  chan le.ElectionNumber
 }
 
-func join(t testing.TB, ctx context.Context, d *memory.Decider, id string, term, skew time.Duration) *candidate {
-	t.Helper()
-	return joinWith(t, ctx, d, id, term, skew, retry)
-}
-
-func joinWith(t testing.TB, ctx context.Context, d *memory.Decider, id string, term, skew time.Duration, params string) *candidate {
+func join(t testing.TB, ctx context.Context, d *memory.Decider, id string, term, skew time.Duration, params string) *candidate {
 	t.Helper()
 	c := &candidate{id: id, store: d.Handle(), elected: make(chan le.ElectionNumber, 100_000)}
 	listener := grpctest.Listen(t)

@@ -71,31 +71,29 @@ func TestUnaryInterceptor(t *testing.T) {
 }
 
 func TestStreamInterceptor(t *testing.T) {
-	for name, c := range map[string]struct {
-		over func(l *viewtest.Candidate, s grpc.ServerStream) error // the handler's part, after one answer
-	}{
-		"sending": {func(l *viewtest.Candidate, s grpc.ServerStream) error {
+	for name, part := range map[string]func(l *viewtest.Candidate, s grpc.ServerStream) error{ // of the handler, after one answer
+		"sending": func(l *viewtest.Candidate, s grpc.ServerStream) error {
 			over(l)
 			return s.SendMsg(wrapperspb.String("late"))
-		}},
-		"sending although told": {func(l *viewtest.Candidate, s grpc.ServerStream) error {
+		},
+		"sending although told": func(l *viewtest.Candidate, s grpc.ServerStream) error {
 			over(l)
 			_ = s.SendMsg(wrapperspb.String("late"))
 			return nil
-		}},
-		"receiving": {func(l *viewtest.Candidate, s grpc.ServerStream) error {
+		},
+		"receiving": func(l *viewtest.Candidate, s grpc.ServerStream) error {
 			over(l)
 			return s.RecvMsg(new(wrapperspb.StringValue)) // the client sends nothing more
-		}},
-		"waiting": {func(l *viewtest.Candidate, s grpc.ServerStream) error {
+		},
+		"waiting": func(l *viewtest.Candidate, s grpc.ServerStream) error {
 			over(l)
 			<-s.Context().Done()
 			if cause := context.Cause(s.Context()); !errors.Is(cause, le.ErrNotLeading) {
 				t.Errorf("cause %v", cause)
 			}
 			return nil
-		}},
-		"returning": {func(l *viewtest.Candidate, s grpc.ServerStream) error { over(l); return nil }},
+		},
+		"returning": func(l *viewtest.Candidate, s grpc.ServerStream) error { over(l); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -108,7 +106,7 @@ func TestStreamInterceptor(t *testing.T) {
 				if err := s.SendMsg(in); err != nil {
 					return err
 				}
-				return c.over(l, s)
+				return part(l, s)
 			}}))
 			s := talk(t, conn)
 			out := new(wrapperspb.StringValue)

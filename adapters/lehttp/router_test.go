@@ -151,46 +151,64 @@ func TestWaitFollowsFromTheTerm(t *testing.T) {
 	}
 }
 
+// electing is an election on a polled store. Each of its candidates answers with the number of its leadership, or
+// passes on what comes, at "ID:80".
+type electing struct {
+	t        *testing.T
+	d        *memory.Decider
+	handlers map[string]http.Handler
+}
+
+func (e *electing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if h := e.handlers[r.URL.Host]; h != nil {
+		return asked(h, r).Result(), nil
+	}
+	return nil, gone
+}
+
+// proxy is one with a router of its own.
+func (e *electing) proxy(id string) *lehttp.Proxy {
+	e.t.Helper()
+	router := must(lehttp.Follow(le.WatchConfig{Decider: e.d.Handle().Polled(), MaxClockSkew: S}))(e.t)
+	p := router.Proxy(&lehttp.ProxyOptions{LeaderID: id, Transport: e})
+	e.t.Cleanup(func() { p.Close(); router.Close() })
+	return p
+}
+
+// start starts a candidate, and waits for a minute. Stop ends its campaign, and not its router.
+func (e *electing) start(id string) (c *le.Campaign, store *memory.Decider, stop func()) {
+	e.t.Helper()
+	ctx, cancel := context.WithCancel(e.t.Context())
+	store = e.d.Handle()
+	c = must(le.Config{Decider: store.Polled(), LeaderID: id, HostPort: []string{id + ":80"}, MaxClockSkew: S}.Start(ctx))(e.t)
+	serve := func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, le.ViewFrom(r.Context()).ElectionNumber()) }
+	e.handlers[id+":80"] = lehttp.RequireLeader(c, &lehttp.RequireOptions{Otherwise: e.proxy(id)})(http.HandlerFunc(serve))
+	time.Sleep(time.Minute)
+	return c, store, func() { cancel(); <-c.Done() }
+}
+
+// ask makes a request, and returns the status of its answer, and how long that took.
+func (e *electing) ask(h http.Handler) (int, time.Duration) {
+	begin := time.Now()
+	w := asked(h, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("x")))
+	return w.Code, time.Since(begin)
+}
+
 // The default Wait covers a crash, on a polled store: what waits for the dead leader gets to the next.
 func TestDefaultWaitCoversACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := memory.New(nil)
-		ctx, stop := context.WithCancel(t.Context())
-		dying := d.Handle()
-		var campaigns []*le.Campaign
-		for _, id := range []string{"a", "b"} {
-			store := d.Handle().Polled()
-			if id == "a" {
-				store = dying.Polled()
-			}
-			c := must(le.Config{Decider: store, LeaderID: id, HostPort: []string{id + ":80"}, MaxClockSkew: S}.Start(ctx))(t)
-			campaigns = append(campaigns, c)
-			if id == "a" {
-				for !c.View().ValueInFuture() {
-					time.Sleep(time.Second)
-				}
-			}
-		}
-		router := must(lehttp.Follow(le.WatchConfig{Decider: d.Handle().Polled(), MaxClockSkew: S}))(t)
-		proxy := router.Proxy(&lehttp.ProxyOptions{Transport: proxyTransport(func(r *http.Request) (*http.Response, error) {
-			if r.URL.Host == "a:80" {
-				return nil, gone
-			}
-			return answering(), nil
-		})})
-		defer proxy.Close()
+		e := &electing{t, memory.New(nil), map[string]http.Handler{}}
+		_, dying, stopA := e.start("a")
+		_, _, stopB := e.start("b")
+		proxy := e.proxy("")
 		time.Sleep(time.Minute)
 		dying.Inject(memory.LoseRequests()) // nothing is heard of it
-		begin := time.Now()
-		w := asked(proxy, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("x")))
-		if took := time.Since(begin); w.Code != http.StatusOK || took < 5*time.Second {
-			t.Errorf("%d after %v", w.Code, took)
+		delete(e.handlers, "a:80")
+		if code, took := e.ask(proxy); code != http.StatusOK || took < 5*time.Second {
+			t.Errorf("%d after %v", code, took)
 		}
-		stop()
-		for _, c := range campaigns {
-			<-c.Done()
-		}
-		router.Close()
+		stopA()
+		stopB()
 	})
 }
 
@@ -199,32 +217,10 @@ func TestDefaultWaitCoversACrash(t *testing.T) {
 // has not heard of that yet.
 func TestTheRouterOutlivesItsCampaign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := memory.New(nil)
-		polled := func() le.RaceDecider { return d.Handle().Polled() }
-		next := func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, le.ViewFrom(r.Context()).ElectionNumber()) }
-		handlers := map[string]http.Handler{}
-		start := func(id string) (*le.Campaign, context.CancelFunc, *lehttp.Router) {
-			ctx, stop := context.WithCancel(t.Context())
-			c := must(le.Config{Decider: polled(), LeaderID: id, HostPort: []string{id + ":80"}, MaxClockSkew: S}.Start(ctx))(t)
-			router := must(lehttp.Follow(le.WatchConfig{Decider: polled(), MaxClockSkew: S}))(t)
-			p := router.Proxy(&lehttp.ProxyOptions{LeaderID: id, Transport: proxyTransport(func(r *http.Request) (*http.Response, error) {
-				w := asked(handlers[r.URL.Host], r)
-				return w.Result(), nil
-			})})
-			handlers[id+":80"] = lehttp.RequireLeader(c, &lehttp.RequireOptions{Otherwise: p})(http.HandlerFunc(next))
-			return c, stop, router
-		}
-		a, stopA, routerA := start("a")
-		time.Sleep(time.Minute)
-		b, stopB, routerB := start("b")
-		time.Sleep(time.Minute)
-		ask := func(id string) (int, time.Duration) {
-			begin := time.Now()
-			w := asked(handlers[id+":80"], httptest.NewRequest(http.MethodPost, "/", strings.NewReader("x")))
-			return w.Code, time.Since(begin)
-		}
+		e := &electing{t, memory.New(nil), map[string]http.Handler{}}
+		_, _, stopA := e.start("a")
+		b, _, stopB := e.start("b")
 		stopA()
-		<-a.Done()
 		released := time.Now()
 		won := make(chan time.Duration, 1)
 		go func() {
@@ -235,18 +231,15 @@ func TestTheRouterOutlivesItsCampaign(t *testing.T) {
 		}()
 		var both sync.WaitGroup
 		both.Go(func() {
-			if code, took := ask("b"); code != http.StatusOK || took > <-won+200*time.Millisecond {
+			if code, took := e.ask(e.handlers["b:80"]); code != http.StatusOK || took > <-won+200*time.Millisecond {
 				t.Errorf("at the process that wins: %d after %v", code, took)
 			}
 		})
-		if code, _ := ask("a"); code != http.StatusOK {
+		if code, _ := e.ask(e.handlers["a:80"]); code != http.StatusOK {
 			t.Errorf("at the process whose campaign has ended: %d", code)
 		}
 		both.Wait()
-		routerA.Close()
 		stopB()
-		<-b.Done()
-		routerB.Close()
 	})
 }
 

@@ -53,39 +53,27 @@ func serve(t *testing.T, h http.HandlerFunc, o *lehttp.ServeOptions) *serving {
 	return s
 }
 
-// kept is a connection that is used again and again.
-type kept struct {
-	t *testing.T
-	net.Conn
-	r *bufio.Reader
-}
-
-func (s *serving) dial() *kept {
+func (s *serving) dial() *wire {
 	s.t.Helper()
 	c := must(s.pipes.Dial(context.Background()))(s.t)
-	return &kept{s.t, c, bufio.NewReader(c)}
+	return &wire{c, bufio.NewReader(c)}
 }
 
-// ask makes a request, and returns whether the answer says that the connection is closed.
-func (k *kept) ask() (closes bool) {
-	k.t.Helper()
-	if _, err := io.WriteString(k, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"); err != nil {
-		k.t.Fatalf("a request was lost: %v", err)
-	}
-	res, err := http.ReadResponse(k.r, nil)
-	if err != nil {
-		k.t.Fatalf("a request was lost: %v", err)
-	}
-	if text, err := io.ReadAll(res.Body); string(text) != "done" || err != nil {
-		k.t.Errorf("%d %q %v", res.StatusCode, text, err)
+// asks makes a request, and returns whether the answer says that the connection is closed.
+func (w *wire) asks(t *testing.T) (closes bool) {
+	t.Helper()
+	w.say("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+	res, text := w.answer(t)
+	if text != "done" {
+		t.Errorf("%d %q", res.StatusCode, text)
 	}
 	return res.Close
 }
 
 // open reports whether the server has not closed the connection.
-func (k *kept) open() bool {
-	_ = k.SetReadDeadline(time.Now().Add(time.Millisecond))
-	_, err := k.r.ReadByte()
+func (w *wire) open() bool {
+	_ = w.SetReadDeadline(time.Now().Add(time.Millisecond))
+	_, err := w.r.ReadByte()
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
@@ -104,12 +92,12 @@ func TestServeEndsInOrder(t *testing.T) {
 				s := serve(t, done, o)
 				used, silent := s.dial(), s.dial()
 				defer silent.Close()
-				if used.ask() || silent.ask() {
+				if used.asks(t) || silent.asks(t) {
 					t.Error("a connection was closed while the campaign went on")
 				}
 				s.stop()
 				time.Sleep(5 * time.Second)
-				if !used.ask() || used.open() || !silent.open() {
+				if !used.asks(t) || used.open() || !silent.open() {
 					t.Error("while leadership is given up, an answer must close its connection, and no other")
 				}
 				time.Sleep(5 * time.Second)
@@ -117,7 +105,7 @@ func TestServeEndsInOrder(t *testing.T) {
 				close(s.campaign)
 				if lingers > 0 {
 					time.Sleep(lingers - time.Second)
-					if late := s.dial(); !late.ask() || !silent.open() {
+					if late := s.dial(); !late.asks(t) || !silent.open() {
 						t.Error("after the release a request must be answered, and its connection closed, and no other")
 					}
 				}
@@ -150,7 +138,7 @@ func TestServeFinishes(t *testing.T) {
 			go func() {
 				defer close(asked)
 				if !fails {
-					if !k.ask() {
+					if !k.asks(t) {
 						t.Error("the connection was not closed")
 					}
 					return
@@ -181,7 +169,7 @@ func TestServeSaysWhyTheCampaignEnded(t *testing.T) {
 		k := s.dial()
 		close(s.campaign)
 		synctest.Wait()
-		if !k.ask() {
+		if !k.asks(t) {
 			t.Error("the connection is not closed")
 		}
 		if err := <-s.ended; err != errCampaign {
@@ -211,7 +199,7 @@ func TestServeFailsAndPassesOn(t *testing.T) {
 		}, nil)
 		k := s.dial()
 		s.stop()
-		if !k.ask() {
+		if !k.asks(t) {
 			t.Error("the connection is not closed")
 		}
 		s.pipes.Close()

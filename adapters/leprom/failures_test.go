@@ -32,7 +32,12 @@ var failures = map[string]func(f *fleet) (end func()){
 		f.a.store.Inject(memory.LoseRequests())
 		return f.healed
 	},
-	"The leader is frozen": func(f *fleet) func() { return f.a.clock.Freeze(false) },
+	"The leader is frozen": func(f *fleet) func() { // it asks the store nothing, and hears nothing
+		thawed := make(chan struct{})
+		f.a.store.Inject(memory.Hang(thawed))
+		thaw := f.a.clock.Freeze(false)
+		return func() { f.healed(); close(thawed); thaw() }
+	},
 	"The leader's work hangs": func(f *fleet) func() {
 		hanging := make(chan struct{})
 		f.a.hanging.Store(&hanging)
@@ -228,26 +233,6 @@ type node struct {
 	leave   context.CancelFunc            // ends its campaign
 }
 
-// gated is a store of which a stopped process asks nothing, and hears nothing.
-type gated struct {
-	*memory.Decider
-	clock *sim.Clock
-}
-
-func (g gated) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
-	g.clock.Gate()
-	e, err := g.Decider.ReadCurrent(ctx)
-	g.clock.Gate()
-	return e, err
-}
-
-func (g gated) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
-	g.clock.Gate()
-	token, err := g.Decider.WriteEntry(ctx, e)
-	g.clock.Gate()
-	return token, err
-}
-
 // A fleet is the slog.Handler of all its candidates.
 func (f *fleet) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
 func (f *fleet) WithAttrs([]slog.Attr) slog.Handler           { return f }
@@ -277,7 +262,7 @@ func (f *fleet) candidate(ctx context.Context, t *testing.T, election *memory.De
 	ctx, leave := context.WithCancel(ctx)
 	n := &node{store: election.Handle(), clock: sim.NewClock(time.Now(), S, 0, 0, 1), metrics: newRig(), leave: leave}
 	config := le.Config{
-		Decider: gated{n.store, n.clock}, LeaderID: id, TermLength: T, MaxClockSkew: S, Clock: n.clock, Logger: slog.New(f),
+		Decider: n.store, LeaderID: id, TermLength: T, MaxClockSkew: S, Clock: n.clock, Logger: slog.New(f),
 		Healthy: func(context.Context) error {
 			if err := n.sick.Load(); err != nil {
 				return *err
