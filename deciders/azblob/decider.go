@@ -37,8 +37,6 @@ type Options struct {
 	// Leases are Azure's own, which the leader then holds on the record's blob and on others:
 	// see package azlease. Nil: none.
 	Leases *azlease.Leases
-	// ContentType of the blob. Empty: application/json.
-	ContentType string
 	// Metadata of the blob, for people who list the container.
 	Metadata map[string]string
 	// EncryptionScope is the scope that encrypts the blob. Empty: the container's or the
@@ -129,9 +127,6 @@ func NewDecider(client *azblob.Client, containerName, blobName string, opts *Opt
 	if opts != nil {
 		b.opts = *opts
 		b.opts.Metadata = maps.Clone(opts.Metadata)
-	}
-	if b.opts.ContentType == "" {
-		b.opts.ContentType = "application/json"
 	}
 	wrong := checkNames(containerName, blobName)
 	at := place(client.URL(), containerName, blobName)
@@ -295,7 +290,7 @@ func (b *backend) upload(etag azcore.ETag, leaseID string) *blockblob.UploadOpti
 	if leaseID != "" {
 		only.LeaseAccessConditions = &blob.LeaseAccessConditions{LeaseID: &leaseID}
 	}
-	o := &blockblob.UploadOptions{AccessConditions: only, HTTPHeaders: &blob.HTTPHeaders{BlobContentType: &b.opts.ContentType, BlobCacheControl: &noStore}}
+	o := &blockblob.UploadOptions{AccessConditions: only, HTTPHeaders: &blob.HTTPHeaders{BlobContentType: &contentType, BlobCacheControl: &noStore}}
 	if len(b.opts.Metadata) > 0 {
 		o.Metadata = make(map[string]*string, len(b.opts.Metadata))
 		for k, v := range b.opts.Metadata {
@@ -309,7 +304,7 @@ func (b *backend) upload(etag azcore.ETag, leaseID string) *blockblob.UploadOpti
 }
 
 // noStore keeps caches on the way from answering for the store.
-var noStore = "no-store"
+var contentType, noStore = "application/json", "no-store"
 
 func (b *backend) create(ctx context.Context) error {
 	_, err := b.container.Create(ctx, nil)

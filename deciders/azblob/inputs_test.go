@@ -217,10 +217,10 @@ func TestOptionsAreWritten(t *testing.T) {
 			got = r.Header
 		}
 		return f
-	}), containerName, "one", &azblob.Options{ContentType: "text/plain", Metadata: map[string]string{"team": "reports"}, EncryptionScope: "scope"})
+	}), containerName, "one", &azblob.Options{Metadata: map[string]string{"team": "reports"}, EncryptionScope: "scope"})
 	feedtest.Write(t, d, 1, nil)
 	for name, want := range map[string]string{
-		"x-ms-blob-content-type": "text/plain", "x-ms-blob-cache-control": "no-store", "x-ms-meta-team": "reports",
+		"x-ms-blob-content-type": "application/json", "x-ms-blob-cache-control": "no-store", "x-ms-meta-team": "reports",
 		"x-ms-encryption-scope": "scope", "If-None-Match": "*",
 	} {
 		if v := got[name]; len(v) != 1 || v[0] != want {

@@ -471,28 +471,24 @@ func TestNativeLeaseCompanions(t *testing.T) {
 			}
 		}
 
-		if err := d.SetCompanions("another companion"); err != nil {
+		if _, err := d.Acquire(t.Context(), l.view, "another"); err != nil {
 			t.Fatal(err)
 		}
-		if e := told(1)[0]; e.Blob != "another companion" || !e.Held {
+		if e := told(1)[0]; e.Blob != "another" || !e.Held {
 			t.Errorf("%+v, want that the new companion's lease was acquired", e)
 		}
-		leased(t, d, l.view)
-		overwrite(t, "a stranger's write", c, "another companion", nil, bloberror.LeaseIDMissing)
-		if err := d.SetCompanions(); err != nil {
+		overwrite(t, "a stranger's write", c, "another", nil, bloberror.LeaseIDMissing)
+		if err := d.Release(t.Context(), l.view, "another"); err != nil {
 			t.Fatal(err)
 		}
-		if e := told(1)[0]; e.Blob != "another companion" || e.Held || e.Err != nil {
+		if e := told(1)[0]; e.Blob != "another" || e.Held || e.Err != nil {
 			t.Errorf("%+v, want that it was given up by choice", e)
-		}
-		if err := d.SetCompanions("x", ""); err == nil {
-			t.Error("an empty name is taken")
 		}
 		l.stop()
 		if e := told(1)[0]; e.Blob != recordBlob || e.Held || e.Err != nil {
 			t.Errorf("%+v, want that the record's lease was given up by choice", e)
 		}
-		overwrite(t, "a blob that is no companion any more is still leased", c, "another companion", nil, "")
+		overwrite(t, "a blob that is no companion any more is still leased", c, "another", nil, "")
 	})
 }
 

@@ -32,7 +32,6 @@ import (
 //	native_lease      true, or a duration such as 30s: Options.Leases
 //	companion         one blob of azlease.Options.Companions; may be given several times
 //	create_companions true: azlease.Options.CreateCompanions
-//	content_type      Options.ContentType
 //	metadata          one key=value of Options.Metadata; may be given several times
 //	encryption_scope  Options.EncryptionScope
 //	endpoint          the URL of the account's blob service, for other clouds, custom
@@ -175,7 +174,6 @@ func parse(u *url.URL) (*target, error) {
 	}
 	t.opts = Options{
 		CreateContainer: p.Bool("create"),
-		ContentType:     p.String("content_type"),
 		Metadata:        p.Pairs("metadata"),
 		EncryptionScope: p.String("encryption_scope"),
 	}

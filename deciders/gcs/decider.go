@@ -30,12 +30,6 @@ type Options struct {
 	// Google's. Each write and each read uses the key once, and Cloud KMS charges for that. If
 	// the key is disabled, nobody can lead.
 	KMSKeyName string
-	// ContentType of the object. Empty: application/json.
-	ContentType string
-	// CacheControl is the object's. Empty: no-store. Anything that allows caching makes reads
-	// of a publicly readable object stale: candidates and observers learn of changes later. A
-	// read never decides who leads.
-	CacheControl string
 	// Metadata is custom metadata of the object, for people who list the bucket.
 	Metadata map[string]string
 }
@@ -82,12 +76,6 @@ func NewDecider(client *storage.Client, bucket, object string, opts *Options) *D
 	if opts != nil {
 		b.opts = *opts
 		b.opts.Metadata = maps.Clone(opts.Metadata)
-	}
-	if b.opts.ContentType == "" {
-		b.opts.ContentType = "application/json"
-	}
-	if b.opts.CacheControl == "" {
-		b.opts.CacheControl = "no-store"
 	}
 	d := &Decider{election: store.Election[token]{Store: b, Package: "gcs", Place: "gs://" + bucket + "/" + object, Wrong: checkNames(bucket, object)}}
 	if client == nil {
@@ -213,7 +201,7 @@ func (b *backend) Swap(ctx context.Context, at token, data []byte, _ *leaderelec
 
 // prepare sets what the SDK is to know of the object before the first byte.
 func (b *backend) prepare(w *storage.Writer, data []byte) {
-	w.ContentType, w.CacheControl, w.Metadata, w.KMSKeyName = b.opts.ContentType, b.opts.CacheControl, b.opts.Metadata, b.opts.KMSKeyName
+	w.ContentType, w.CacheControl, w.Metadata, w.KMSKeyName = "application/json", "no-store", b.opts.Metadata, b.opts.KMSKeyName
 	// Google refuses the write if the bytes do not add up to this. The
 	// SDK's own check compares only afterwards, when the record is written.
 	w.CRC32C, w.SendCRC32C = crc32.Checksum(data, castagnoli), true

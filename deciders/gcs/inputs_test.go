@@ -363,7 +363,7 @@ func TestOpenRefuses(t *testing.T) {
 		feedtest.Permanent(t, err)
 	}
 	// Parameters that other clients of the store have, and an election does not need.
-	for _, name := range []string{"acl", "predefined_acl", "encryption_key_file", "storage_class", "user_project"} {
+	for _, name := range []string{"acl", "predefined_acl", "content_type", "encryption_key_file", "storage_class", "user_project"} {
 		_, err := feedtest.Open(t.Context(), gcs.Open, "gs://elections/one?"+name+"=x")
 		feedtest.Permanent(t, err, `no parameter "`+name+`"`)
 	}
@@ -373,8 +373,8 @@ func TestOpenRefuses(t *testing.T) {
 func TestOptionsAreWritten(t *testing.T) {
 	for address, want := range map[string][]string{
 		"?": {`{"bucket":"elections","cacheControl":"no-store","contentType":"application/json","crc32c":"`},
-		"?kms_key=k&content_type=text/plain&cache_control=private&metadata=team=a%3Db&metadata=x=y&": {
-			`"bucket":"elections","cacheControl":"private","contentType":"text/plain"`, "kmsKeyName=k", `"metadata":{"team":"a=b","x":"y"}`},
+		"?kms_key=k&metadata=team=a%3Db&metadata=x=y&": {
+			"kmsKeyName=k", `"metadata":{"team":"a=b","x":"y"}`},
 	} {
 		got := ""
 		d := feedtest.Opened(t, gcs.Open, "gs://elections/one"+address+"anonymous=true&endpoint="+front(t, func(r *httputil.ProxyRequest) {

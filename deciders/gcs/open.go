@@ -26,8 +26,6 @@ import (
 // optional. Unknown parameters are errors, and so are repeated ones unless the list allows it:
 //
 //	kms_key         Options.KMSKeyName
-//	content_type    Options.ContentType
-//	cache_control   Options.CacheControl
 //	metadata        one key=value of Options.Metadata; may be given several times
 //	endpoint        where the service is, for emulators and private access, as
 //	                http://host:port (without a path, /storage/v1/ is added)
@@ -105,10 +103,8 @@ func parse(u *url.URL) (*target, error) {
 		return nil, err
 	}
 	t := &target{bucket: u.Host, object: strings.TrimPrefix(u.Path, "/"), anonymous: p.Bool("anonymous"), opts: Options{
-		KMSKeyName:   p.String("kms_key"),
-		ContentType:  p.String("content_type"),
-		CacheControl: p.String("cache_control"),
-		Metadata:     p.Pairs("metadata"),
+		KMSKeyName: p.String("kms_key"),
+		Metadata:   p.Pairs("metadata"),
 	}}
 	if e := p.Endpoint("endpoint"); e != nil {
 		if e.Path == "" || e.Path == "/" {

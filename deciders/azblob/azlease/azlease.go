@@ -58,7 +58,7 @@ import (
 type Options struct {
 	// Companions are other blobs of the same container that the leader leases with the record:
 	// blobs that only the leader may change. They must exist, unless CreateCompanions is set.
-	// Each costs a request with every extension. SetCompanions changes them later.
+	// Each costs a request with every extension. Acquire and Release change them later.
 	Companions []string
 	// CreateCompanions makes missing companions, as empty blobs.
 	CreateCompanions bool
@@ -98,11 +98,6 @@ func New(o *Options) *Leases {
 	}
 	return (*Leases)(native.New(o.Companions, o.Duration, o.CreateCompanions, changed))
 }
-
-// SetCompanions replaces Options.Companions. With its next write, mostly an extension, the leader
-// leases new companions, and gives up the leases of blobs that are no longer companions. If a name
-// is empty it returns an error, and changes nothing.
-func (l *Leases) SetCompanions(names ...string) error { return (*native.Leases)(l).Replace(names) }
 
 // Held returns the access conditions with which the leader whose view is tv reads and writes the
 // leased blobs. Give them to each request that changes a companion. Once the lease has passed to a

@@ -64,11 +64,11 @@ func (r *redacted) Unwrap() error { return r.err }
 // ours are the parameters of stores' URLs whose values are shown: they name an
 // election, or say how the store is used.
 var ours = set(`parameter key election table create replicas storage domain channel mode allow_network region profile path_style
-	native_lease companion create_companions content_type encryption_scope anonymous kms_key
+	native_lease companion create_companions encryption_scope anonymous kms_key
 	acl sse sse_kms_key_id bucket bucket_owner checksum opaque_etags unquoted_etag verify partition_key sort_key sort_value
 	feed_grace feed_silence feed_wait server_name cluster master_name wait_replicas wait_timeout listen linearizable
 	announcements timeout discover tls sslmode tls_ca tls_cert
-	datacenter namespace partition token_file context kubeconfig creds nkey tls_key passfile service servicefile inbox_prefix description cache_control
+	datacenter namespace partition token_file context kubeconfig creds nkey tls_key passfile service servicefile inbox_prefix description
 	pool_max_conns pool_min_conns connect_timeout channel_binding application_name target_session_attrs search_path
 	socket busy_timeout session_timeout replicaSet authSource authMechanism directConnection appName retryReads retryWrites maxPoolSize minPoolSize`)
 

@@ -57,8 +57,12 @@ type Leases struct {
 // length, or for the campaign's term if length is 0. Create makes missing companions. Changed may
 // be nil.
 func New(companions []string, length time.Duration, create bool, changed func(Event)) *Leases {
-	l := &Leases{length: length, create: create, changed: changed, wrong: check(companions, length)}
-	l.set(companions)
+	l := &Leases{length: length, create: create, changed: changed, wrong: check(companions, length), blobs: []*target{{}}} // the record's, which Bind names
+	for _, name := range companions {
+		if !slices.ContainsFunc(l.blobs, named(name)) {
+			l.blobs = append(l.blobs, l.target(name))
+		}
+	}
 	return l
 }
 
@@ -90,17 +94,6 @@ func (l *Leases) Bind(c *container.Client, name, place string) error {
 		t.Client = c.NewBlobClient(t.name)
 	}
 	return l.wrong
-}
-
-// Replace makes these the companions, unless one has no name.
-func (l *Leases) Replace(names []string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := check(names, 0); err != nil {
-		return l.failed("the companions", err)
-	}
-	l.set(names)
-	return nil
 }
 
 // Held returns the id of the leases of the leadership of tv, if those on the blobs of these
@@ -207,15 +200,10 @@ func (l *Leases) leads(tv *leaderelection.TimeView) error {
 	switch {
 	case tv == nil || !tv.ValueInFuture():
 		return leaderelection.ErrNotLeading
-	case !l.of(tv.ElectionNumber()):
+	case tv.ElectionNumber() == leaderelection.NoElections || tv.ElectionNumber() != l.since:
 		return fmt.Errorf("the leadership with token %d is not of this Decider's campaign: %w", tv.ElectionNumber(), leaderelection.ErrNotLeading)
 	}
 	return nil
-}
-
-// of reports whether this is the leadership of this Decider's campaign. L.mu is locked.
-func (l *Leases) of(number leaderelection.ElectionNumber) bool {
-	return number != leaderelection.NoElections && number == l.since
 }
 
 // failed adds the place of the record. L.mu is locked.
@@ -479,32 +467,6 @@ func (l *Leases) target(name string) *target {
 	return t
 }
 
-// set makes these the companions. Those that are new are taken, and those that were
-// companions are released, with the next write of the leader. L.mu is locked.
-func (l *Leases) set(companions []string) {
-	if len(l.blobs) == 0 {
-		l.blobs = []*target{l.target("")} // the record's, which Bind names
-	}
-	was := l.blobs[1:]
-	l.blobs = slices.Clone(l.blobs[:1])
-	for _, name := range companions {
-		switch i := slices.IndexFunc(was, named(name)); {
-		case slices.ContainsFunc(l.blobs, named(name)):
-		case i >= 0:
-			l.blobs = append(l.blobs, was[i])
-		default:
-			l.blobs = append(l.blobs, l.target(name))
-			l.leaving = slices.DeleteFunc(l.leaving, named(name))
-		}
-	}
-	for _, t := range was {
-		if !slices.Contains(l.blobs, t) {
-			l.lost(t, errLeft, nil)
-			l.leaving = append(l.leaving, t)
-		}
-	}
-}
-
 // noted takes in what has become of the leases. L.mu is locked.
 func (l *Leases) noted(blobs []*target, errs []error, released bool, until time.Time) {
 	for i, t := range blobs {
@@ -604,7 +566,7 @@ func (l *Leases) missing(names []string) error {
 func (l *Leases) Of(number leaderelection.ElectionNumber) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.of(number) {
+	if number == leaderelection.NoElections || number != l.since {
 		return ""
 	}
 	return l.id
