@@ -163,6 +163,16 @@ func (d *Decider) Inherit(from leaderelection.RaceDecider) {
 // String names the place of the record: container and blob.
 func (d *Decider) String() string { return d.election.Place }
 
+// LeaseID returns the id of the native leases of a leadership of this Decider's campaign, even if
+// they are not held. Programs that write companions for the leader need it. It is empty if there is
+// no such leadership, or without Options.Leases.
+func (d *Decider) LeaseID(election leaderelection.ElectionNumber) string {
+	if d.b.native == nil {
+		return ""
+	}
+	return d.b.native.Of(election)
+}
+
 // ReadCurrent implements leaderelection.RaceDecider, by one request.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	return d.election.Read(ctx)
@@ -191,7 +201,7 @@ func (b *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
 		return s, err
 	}
 	defer r.Body.Close()
-	data, err := content(&r)
+	data, err := io.ReadAll(io.LimitReader(r.Body, store.MaxSize+1))
 	if err == nil && len(data) <= store.MaxSize { // of a longer one not all was read
 		err = proved(data, r.ETag, r.ContentMD5)
 	}
@@ -213,18 +223,6 @@ func (b *backend) Swap(ctx context.Context, at token, data []byte, e *leaderelec
 		next.leased = b.native.Follow(ctx, at.lease(), e, next.lease())
 	}
 	return *next, nil
-}
-
-// content reads the blob. Of one that is too long to be a record it reads just as
-// much as shows that.
-func content(r *blob.DownloadStreamResponse) ([]byte, error) {
-	n := r.ContentLength
-	if n == nil || *n < 0 {
-		return io.ReadAll(io.LimitReader(r.Body, store.MaxSize+1))
-	}
-	data := make([]byte, min(*n, store.MaxSize+1))
-	_, err := io.ReadFull(r.Body, data)
-	return data, err
 }
 
 func isLeased(s *lease.StateType) bool {

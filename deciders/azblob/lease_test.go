@@ -443,6 +443,9 @@ func TestNativeLeaseCompanions(t *testing.T) {
 			}
 		}
 		overwrite(t, "the leader's write", c, companion, leased(t, d, l.view), "")
+		if id, other := d.LeaseID(l.view.ElectionNumber()), d.LeaseID(l.view.ElectionNumber()+1); id != got[0].ID || other != "" {
+			t.Errorf("the leases have the id %q, and those of another leadership %q", id, other)
+		}
 		if _, err := d.Held(l.view, "nobody's"); err == nil {
 			t.Error("a blob that is no companion is leased")
 		}

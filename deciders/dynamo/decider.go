@@ -239,12 +239,7 @@ func (b *backend) update(data, version string, at token) *dynamodb.UpdateItemInp
 // versionOf returns a new version for an entry: readable, and unique. It is no
 // secret, so that the random numbers need not be hard to guess.
 func versionOf(e *leaderelection.RaceEntry) string {
-	b := make([]byte, 0, 64)
-	b = strconv.AppendUint(b, uint64(e.ElectionNumber), 10)
-	b = append(b, '.')
-	b = strconv.AppendUint(b, e.Extension, 10)
-	b = append(b, '.')
-	return string(strconv.AppendUint(b, rand.Uint64(), 36))
+	return fmt.Sprintf("%d.%d.%s", e.ElectionNumber, e.Extension, strconv.FormatUint(rand.Uint64(), 36))
 }
 
 // stored is what an item says.

@@ -90,29 +90,16 @@ func (w whole) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // TestEmulators runs what follows on each emulator, which is started once.
 func TestEmulators(t *testing.T) {
-	for _, e := range []struct {
-		name  string
-		start func(testing.TB) string
-	}{
-		{"dynalite", stores.Dynalite},
-		{"DynamoDBLocal", stores.DynamoDBLocal},
-	} {
-		t.Run(e.name, func(t *testing.T) {
-			if testing.Short() && e.name != "dynalite" {
+	for name, start := range map[string]func(testing.TB) string{"dynalite": stores.Dynalite, "DynamoDBLocal": stores.DynamoDBLocal} {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "dynalite" {
 				t.Skip("nightly: the suite once more")
 			}
-			endpoint := e.start(t)
-			for _, test := range []struct {
-				name string
-				run  func(t *testing.T, endpoint string)
-			}{
-				{"Conformance", conformance},
-				{"ItemThatIsNotOurs", itemThatIsNotOurs},
-				{"WhatIsWritten", whatIsWritten},
-				{"WrongPlace", wrongPlace},
-				{"Open", openByURL},
+			endpoint := start(t)
+			for name, run := range map[string]func(t *testing.T, endpoint string){
+				"Conformance": conformance, "ItemThatIsNotOurs": itemThatIsNotOurs, "WhatIsWritten": whatIsWritten, "WrongPlace": wrongPlace, "Open": openByURL,
 			} {
-				t.Run(test.name, func(t *testing.T) { test.run(t, endpoint) })
+				t.Run(name, func(t *testing.T) { run(t, endpoint) })
 			}
 		})
 	}

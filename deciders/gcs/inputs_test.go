@@ -310,22 +310,20 @@ func TestRenewedKey(t *testing.T) {
 	}
 	valid := "/first"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
+		status, body := http.StatusNotFound, jsonError("notFound") // the object
 		switch {
 		case r.URL.Path == valid:
-			_, _ = w.Write([]byte(`{"access_token":"` + valid + `","token_type":"Bearer","expires_in":3600}`))
+			status, body = http.StatusOK, `{"access_token":"`+valid+`","token_type":"Bearer","expires_in":3600}`
 		case r.URL.Path == "/first" || r.URL.Path == "/second":
-			w.WriteHeader(http.StatusBadRequest)
-			_, _ = w.Write([]byte(`{"error":"invalid_grant","error_description":"Invalid JWT Signature."}`))
+			status, body = http.StatusBadRequest, `{"error":"invalid_grant","error_description":"Invalid JWT Signature."}`
 		case r.Header.Get("Authorization") != "Bearer "+valid:
-			w.WriteHeader(http.StatusUnauthorized)
-			_, _ = w.Write([]byte(`{"error":{"code":401,"message":"Invalid Credentials","errors":[{"message":"Invalid Credentials","reason":"authError"}]}}`))
+			status, body = http.StatusUnauthorized, jsonError("authError")
 		case strings.HasSuffix(r.URL.Path, "/o"): // the bucket is there
-			_, _ = w.Write([]byte(`{"kind":"storage#objects"}`))
-		default:
-			w.WriteHeader(http.StatusNotFound)
-			_, _ = w.Write([]byte(`{"error":{"code":404,"message":"No such object: bucket/e","errors":[{"message":"No such object: bucket/e","reason":"notFound"}]}}`))
+			status, body = http.StatusOK, `{"kind":"storage#objects"}`
 		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
 	}))
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "key.json")

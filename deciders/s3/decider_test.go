@@ -87,31 +87,17 @@ func newBucket(t testing.TB, client *awss3.Client) string {
 
 // TestServers runs what follows on each server, which is started once.
 func TestServers(t *testing.T) {
-	for _, s := range []struct {
-		name  string
-		start func(testing.TB) string
-	}{
-		{"versitygw", stores.Versitygw},
-		{"in process", fakes3.Serve},
-	} {
-		t.Run(s.name, func(t *testing.T) {
-			endpoint := s.start(t)
-			for _, test := range []struct {
-				name string
-				run  func(t *testing.T, endpoint string)
-			}{
-				{"Conformance", conformance},
-				{"VersionedBucket", versionedBucket},
-				{"VerifyConditionalWrites", verifies},
-				{"ObjectThatIsNotOurs", objectThatIsNotOurs},
-				{"EditedByHand", editedByHand},
-				{"Deleted", deleted},
-				{"WrongPlace", wrongPlace},
-				{"Open", openByURL},
+	for server, start := range map[string]func(testing.TB) string{"versitygw": stores.Versitygw, "in process": fakes3.Serve} {
+		t.Run(server, func(t *testing.T) {
+			endpoint := start(t)
+			for name, run := range map[string]func(t *testing.T, endpoint string){
+				"Conformance": conformance, "VersionedBucket": versionedBucket, "VerifyConditionalWrites": verifies,
+				"ObjectThatIsNotOurs": objectThatIsNotOurs, "EditedByHand": editedByHand, "Deleted": deleted,
+				"WrongPlace": wrongPlace, "Open": openByURL,
 			} {
-				t.Run(test.name, func(t *testing.T) { test.run(t, endpoint) })
+				t.Run(name, func(t *testing.T) { run(t, endpoint) })
 			}
-			if s.name == "versitygw" { // the other takes any
+			if server == "versitygw" { // the other takes any
 				t.Run("WrongCredentials", func(t *testing.T) { wrongCredentials(t, endpoint) })
 			}
 		})

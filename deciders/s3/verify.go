@@ -257,24 +257,20 @@ func (d *Decider) Durability(ctx context.Context) (warnings []durability.Warning
 
 // examine says what an answer tells of the bucket.
 func examine(out *s3.GetObjectOutput) (warnings []durability.Warning) {
+	warn := func(advice, detail string) {
+		warnings = append(warnings, durability.Warning{Detail: detail, Advice: advice})
+	}
 	if when := aws.ToString(out.Expiration); when != "" {
-		warnings = append(warnings, durability.Warning{
-			Detail: "a lifecycle rule deletes the record, and its count, if nobody leads until then: " + when,
-			Advice: "limit the rule to other keys",
-		})
+		warn("limit the rule to other keys", "a lifecycle rule deletes the record, and its count, if nobody leads until then: "+when)
 	}
 	switch out.ReplicationStatus {
 	case "":
 	case types.ReplicationStatusReplica:
-		warnings = append(warnings, durability.Warning{
-			Detail: "replication has written this record: it is a copy from another bucket, whose candidates lead as well, and replication ignores conditions",
-			Advice: "have all candidates name one and the same bucket, and no rule replicate into it",
-		})
+		warn("have all candidates name one and the same bucket, and no rule replicate into it",
+			"replication has written this record: it is a copy from another bucket, whose candidates lead as well, and replication ignores conditions")
 	default:
-		warnings = append(warnings, durability.Warning{
-			Detail: "the record is replicated to another bucket, and the copy lags behind (x-amz-replication-status " + string(out.ReplicationStatus) + ")",
-			Advice: "start no candidate on the copy; after a fail-over to it, reset the record there when all candidates here have been stopped for a term",
-		})
+		warn("start no candidate on the copy; after a fail-over to it, reset the record there when all candidates here have been stopped for a term",
+			"the record is replicated to another bucket, and the copy lags behind (x-amz-replication-status "+string(out.ReplicationStatus)+")")
 	}
 	return warnings
 }

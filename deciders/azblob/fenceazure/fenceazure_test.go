@@ -234,29 +234,21 @@ func TestTheContentIsWhole(t *testing.T) {
 	}
 }
 
-// A leader that shuts the earlier ones out before it reads what it goes by. Not
-// run with the tests: it needs a storage account.
+// A leader that shuts the earlier ones out before it reads what it goes by.
 func Example() {
-	client, err := azblob.NewClientFromConnectionString("DefaultEndpointsProtocol=https;AccountName=...", nil)
-	if err != nil {
-		log.Fatal(err)
-	}
+	var client *azblob.Client // as in the example of the decider
 	state := client.ServiceClient().NewContainerClient("orders").NewBlockBlobClient("state.json")
-	err = leaderelection.Config{
-		Decider:  azdecider.NewDecider(client, "elections", "orders", nil),
-		LeaderID: "web-1",
-	}.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+	config := leaderelection.Config{Decider: azdecider.NewDecider(client, "elections", "orders", nil), LeaderID: "web-1"}
+	err := config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
 		token, err := fence.Gate{View: view, Election: "orders"}.Token()
+		if err == nil {
+			err = fenceazure.Raise(ctx, state, token, nil) // it fails if there is no such blob yet
+		}
 		if err != nil {
 			return err
 		}
-		if err := fenceazure.Raise(ctx, state, token, nil); err != nil {
-			return err // also where there is no such blob yet
-		}
 		// ... read the state, and work ...
-		return fenceazure.Put(ctx, state, token, strings.NewReader(`{"open":17}`), &blockblob.UploadOptions{
-			HTTPHeaders: &blob.HTTPHeaders{BlobContentType: to.Ptr("application/json")},
-		})
+		return fenceazure.Put(ctx, state, token, strings.NewReader(`{"open":17}`), nil)
 	})
 	if errors.Is(err, fence.ErrStale) {
 		log.Print("another one leads: nothing was written")

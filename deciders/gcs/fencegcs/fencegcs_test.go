@@ -327,31 +327,21 @@ func TestTheBufferFits(t *testing.T) {
 	}
 }
 
-// A leader that shuts the earlier ones out before it reads what it goes by. Not
-// run with the tests: it needs a bucket.
+// A leader that shuts the earlier ones out before it reads what it goes by.
 func Example() {
-	ctx := context.Background()
-	client, err := storage.NewClient(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	var client *storage.Client // as in the example of the decider
 	state := client.Bucket("my-bucket").Object("orders/state.json")
-	err = leaderelection.Config{
-		Decider:  gcs.NewDecider(client, "my-bucket", "elections/orders", nil),
-		LeaderID: "web-1",
-	}.Run(ctx, func(ctx context.Context, view *leaderelection.TimeView) error {
+	config := leaderelection.Config{Decider: gcs.NewDecider(client, "my-bucket", "elections/orders", nil), LeaderID: "web-1"}
+	err := config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
 		token, err := fence.Gate{View: view, Election: "orders"}.Token()
+		if err == nil {
+			err = fencegcs.Raise(ctx, state, token) // it fails if there is no such object yet
+		}
 		if err != nil {
 			return err
 		}
-		if err := fencegcs.Raise(ctx, state, token); err != nil {
-			return err // also where there is no such object yet
-		}
 		// ... read the state, and work ...
-		return fencegcs.Put(ctx, state, token, strings.NewReader(`{"open":17}`), func(w *storage.Writer) {
-			w.ContentType = "application/json"
-		})
+		return fencegcs.Put(ctx, state, token, strings.NewReader(`{"open":17}`), nil)
 	})
 	if errors.Is(err, fence.ErrStale) {
 		log.Print("another one leads: nothing was written")

@@ -69,24 +69,21 @@ const tries = 16
 // the store, or one that wraps fence.ErrMalformed or fence.ErrOtherElection for the object's
 // metadata.
 func (o Object) Put(ctx context.Context, token fence.Token, write Write) error {
-	return o.do(ctx, "writing", token, func(Seen) (bool, error) { return false, nil }, write)
+	return o.do(ctx, false, token, write)
 }
 
 // Raise raises the fence of an object that exists, and leaves its content alone. Its errors are
 // those of Put.
 func (o Object) Raise(ctx context.Context, token fence.Token, write Write) error {
-	raised := func(s Seen) (bool, error) {
-		if !s.Exists {
-			return false, errors.New("there is no such object: the first write makes it and its fence")
-		}
-		n, err := s.number(token.Election)
-		return n == token.Number, err
-	}
-	return o.do(ctx, "raising the fence of", token, raised, write)
+	return o.do(ctx, true, token, write)
 }
 
-func (o Object) do(ctx context.Context, doing string, token fence.Token, done func(Seen) (bool, error), write Write) error {
+func (o Object) do(ctx context.Context, raise bool, token fence.Token, write Write) error {
 	failed := func(err error) error {
+		doing := "writing"
+		if raise {
+			doing = "raising the fence of"
+		}
 		return fmt.Errorf("%s: %s %s under %v: %w", o.Package, doing, o.Place, token, redact.Error(err))
 	}
 	if err := token.Check(token.Election); err != nil {
@@ -106,19 +103,19 @@ func (o Object) do(ctx context.Context, doing string, token fence.Token, done fu
 		if err := seen.admits(token); err != nil {
 			return failed(err)
 		}
-		if ok, err := done(seen); ok || err != nil {
-			if err != nil {
-				err = failed(err)
-			}
-			return err
-		}
-		if n, _ := seen.number(token.Election); seen.Exists && !proved && n < token.Number {
+		n, _ := seen.number(token.Election) // which admits has read, too
+		switch {
+		case raise && !seen.Exists:
+			return failed(errors.New("there is no such object: the first write makes it and its fence"))
+		case raise && n == token.Number:
+			return nil
+		case seen.Exists && !proved && n < token.Number:
 			if err := o.prove(ctx, *o.Never, seen, write); err != nil {
 				return failed(err)
 			}
 			proved = true
 		}
-		switch refused = write(ctx, seen, seen.marks(token, id)); {
+		switch refused = write(ctx, seen, map[string]string{TokenName: token.String(), WriteName: id}); {
 		case refused == nil:
 			if !seen.Exists && !proved {
 				if err := o.prove(ctx, seen, seen, write); err != nil {
@@ -209,11 +206,6 @@ func (s Seen) admits(token fence.Token) error {
 		err = &fence.StaleError{Token: token, Greatest: n}
 	}
 	return err
-}
-
-// marks are the metadata of a write under token, for With.
-func (s Seen) marks(token fence.Token, id string) map[string]string {
-	return map[string]string{TokenName: token.String(), WriteName: id}
 }
 
 // With returns a copy of metadata with marks, which replace entries of the same names.

@@ -109,6 +109,16 @@ func (s *Script) Sent(write int, name string) string {
 	return metadata(r.Header, body, name)
 }
 
+// first fails the first write.
+func first(f Failure) func(int) Failure {
+	return func(write int) Failure {
+		if write == 1 {
+			return f
+		}
+		return Failure{}
+	}
+}
+
 // RunScripts runs what is shown on a server that does as it is told.
 func RunScripts(t *testing.T, server *Server) {
 	token := fencetest.Orders(3)
@@ -125,12 +135,7 @@ func RunScripts(t *testing.T, server *Server) {
 	// Only a refused condition is tried again; another failure is looked into once.
 	t.Run("WhatIsTriedAgain", func(t *testing.T) {
 		for f, again := range server.Failures {
-			s := &Script{Fail: func(write int) Failure {
-				if write == 1 {
-					return f
-				}
-				return Failure{}
-			}}
+			s := &Script{Fail: first(f)}
 			err := put(t, s, false)
 			if got := len(s.Writes) == 2; got != again || (err == nil) != again || s.Looks != 2 || errors.Is(err, fence.ErrStale) {
 				t.Errorf("%v: written %d times, after %d looks: %v", f, len(s.Writes), s.Looks, err)
@@ -179,12 +184,7 @@ func RunScripts(t *testing.T, server *Server) {
 				refused = f
 			}
 		}
-		s := &Script{Metadata: there(), Fail: func(write int) Failure {
-			if write == 1 {
-				return refused
-			}
-			return Failure{}
-		}}
+		s := &Script{Metadata: there(), Fail: first(refused)}
 		if err := put(t, s, true); err != nil || len(s.Writes) != 2 {
 			t.Errorf("a sound one: %v, written %d times", err, len(s.Writes))
 		}

@@ -561,3 +561,13 @@ func (l *Leases) missing(names []string) error {
 	}
 	return errors.Join(errs...)
 }
+
+// Of returns the id of the leases of a leadership of this Decider's campaign; else empty.
+func (l *Leases) Of(number leaderelection.ElectionNumber) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if number == leaderelection.NoElections || number != l.since {
+		return ""
+	}
+	return l.id
+}
