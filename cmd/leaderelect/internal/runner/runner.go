@@ -79,8 +79,8 @@ type View interface {
 
 // Runner runs the command of one candidate. Elected is its OnElected.
 type Runner struct {
+	nudge
 	c     Config
-	nudge chan struct{}
 	begun bool // a command may have run
 	well  bool // it has ended by itself, with code 0; of the one leadership of Once
 	aside Aside
@@ -100,7 +100,7 @@ type Runner struct {
 
 // New returns a runner.
 func New(c Config) *Runner {
-	return &Runner{c: c, file: newExpiryFile(c.ExpiryFile), nudge: make(chan struct{}, 1), stop: syscall.SIGTERM, pause: c.Delay}
+	return &Runner{c: c, file: newExpiryFile(c.ExpiryFile), nudge: make(nudge, 1), stop: syscall.SIGTERM, pause: c.Delay}
 }
 
 // Prepare has a guard wait for the next command, so that an election is followed by it at once;
@@ -157,10 +157,13 @@ func (r *Runner) Check() error {
 // while after its command has failed again and again.
 func (r *Runner) Healthy(ctx context.Context) error { return r.aside.Healthy(ctx) }
 
+// nudge says that a view has a new end.
+type nudge chan struct{}
+
 // Extended is for Trace: it has the new end of the view told without delay.
-func (r *Runner) Extended(leaderelection.ViewExtended) {
+func (n nudge) Extended(leaderelection.ViewExtended) {
 	select {
-	case r.nudge <- struct{}{}:
+	case n <- struct{}{}:
 	default:
 	}
 }
