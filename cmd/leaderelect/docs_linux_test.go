@@ -259,14 +259,9 @@ func TestReadmeSystemd(t *testing.T) {
 	line := readme(t, `(?m)^    ExecStart=(.*leaderelect run .*)$`)
 	ledger := filepath.Join(dir, "ledger")
 	line = elsewhere(dir, line, "/usr/local/bin/leaderelect", "leaderelect", "%H", "host-1", "/usr/local/bin/report", "child "+ledger)
-	words := strings.Fields(line)
-	cmd := exec.Command(words[0], words[1:]...)
-	must(t, cmd.Start())
+	c := launchAt(t, ledger, false, nil, strings.Fields(line)[1:]...)
 	has(t, ledger, "^beat")
-	_ = cmd.Process.Signal(syscall.SIGTERM)
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
+	c.stops(t, 0)
 	has(t, ledger, "^asked-SIGTERM")
 	has(t, filepath.Join(dir, "election.json"), `"leader_id":""`)
 
@@ -292,18 +287,9 @@ func TestReadmeSidecar(t *testing.T) {
 	for word := range strings.SplitSeq(list, ", ") {
 		args = append(args, elsewhere(dir, strings.Trim(word, `"`), ":4040", "127.0.0.1:0"))
 	}
-	log, err := os.Create(filepath.Join(dir, "log"))
-	must(t, err)
-	defer log.Close()
-	cmd := exec.Command("leaderelect", args...)
-	cmd.Env = append(os.Environ(), "LEADERELECT_ID=pod-7")
-	cmd.Stderr = log
-	must(t, cmd.Start())
-	has(t, log.Name(), `msg="leaderelection: leading" id=pod-7`)
-	_ = cmd.Process.Signal(syscall.SIGTERM)
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
+	c := launchAt(t, "", false, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "LEADERELECT_ID=pod-7") }, args...)
+	has(t, c.log, `msg="leaderelection: leading" id=pod-7`)
+	c.stops(t, 0)
 }
 
 // The address that moves: both commands may be run again, and the unit is right.

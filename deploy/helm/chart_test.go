@@ -321,13 +321,11 @@ func TestChartElects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err, complaint)
 	}
-	var args []string
+	args := sidecarArgs(t, objects)
 	for _, object := range objects {
-		if field(object, "", "kind") == "Deployment" {
-			args = sidecarArgs(t, object)
-			continue
+		if field(object, "", "kind") != "Deployment" {
+			must(t, kube.apply(t, object, false))
 		}
-		must(t, kube.apply(t, object, false))
 	}
 	config := filepath.Join(t.TempDir(), "kubeconfig")
 	text := bytes.Replace(read(t, kube.Config(t, "admin", "")), []byte(`"token":"admin"`), []byte(`"token":"admin","as":"`+account+`"`), 1)
@@ -386,12 +384,7 @@ func TestChartIsReadOnly(t *testing.T) {
 			if err != nil {
 				t.Fatal(err, complaint)
 			}
-			p := command(t, filepath.Join(stores.Root(t), "bin/leaderelect"))
-			for _, object := range objects {
-				if field(object, "", "kind") == "Deployment" {
-					p.Args = append(p.Args, sidecarArgs(t, object)...)
-				}
-			}
+			p := command(t, append([]string{filepath.Join(stores.Root(t), "bin/leaderelect")}, sidecarArgs(t, objects)...)...)
 			for i, arg := range p.Args { // no cluster
 				switch {
 				case strings.HasPrefix(arg, "kubernetes:"):
@@ -436,10 +429,10 @@ func ask(t *testing.T, method, address, authorization string) int {
 	return answer.StatusCode
 }
 
-// sidecarArgs are those of the Deployment, but for the port.
-func sidecarArgs(t *testing.T, deployment string) (args []string) {
+// sidecarArgs are those of the Deployment, the only object that has some, but for the port.
+func sidecarArgs(t *testing.T, objects []string) (args []string) {
 	t.Helper()
-	_, list, _ := strings.Cut(deployment, "\n          args:\n")
+	_, list, _ := strings.Cut(strings.Join(objects, ""), "\n          args:\n")
 	for line := range strings.Lines(list) {
 		arg, found := strings.CutPrefix(strings.TrimRight(line, "\n"), "            - ")
 		if !found {

@@ -23,6 +23,8 @@ import (
 	"github.com/c8e606e4/leaderelection/adapters/lehttp"
 	"github.com/c8e606e4/leaderelection/deciders/file"
 	"github.com/c8e606e4/leaderelection/examples/internal/terminals"
+	servers "github.com/c8e606e4/leaderelection/internal/test/stores"
+	"github.com/c8e606e4/leaderelection/internal/test/suite/logtest"
 )
 
 func TestMain(m *testing.M) {
@@ -158,7 +160,7 @@ func (l *delayed) relay(to, from net.Conn) {
 type instance struct {
 	address string
 	cmd     *exec.Cmd
-	log     *os.File
+	log     logtest.Log
 }
 
 // fleet is three instances, and the clients that write to them.
@@ -172,44 +174,27 @@ type fleet struct {
 
 func newFleet(t *testing.T, delay time.Duration) *fleet {
 	dir := t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &fleet{t: t, program: filepath.Join(dir, "hotstandby")}
-	if err := os.Symlink(self, f.program); err != nil {
-		t.Fatal(err)
-	}
 	record := filepath.Join(dir, "election.json")
-	f.decider = file.NewDecider(record, nil)
-	f.env = append(os.Environ(), "STORE=file://"+record)
+	f := &fleet{t: t, program: filepath.Join(dir, "hotstandby"), decider: file.NewDecider(record, nil), env: append(os.Environ(), "STORE=file://"+record)}
+	self, err := os.Executable()
+	if err = errors.Join(err, os.Symlink(self, f.program)); err != nil {
+		t.Fatal(err)
+	}
 	if delay > 0 {
 		f.env = append(f.env, fmt.Sprint(envDelay, "=", delay))
 	}
 	for range 3 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.instances = append(f.instances, &instance{address: l.Addr().String()})
-		_ = l.Close()
-	}
-	for _, i := range f.instances {
-		if i.log, err = os.Create(filepath.Join(dir, "log"+i.address)); err != nil {
-			t.Fatal(err)
-		}
+		i := &instance{address: fmt.Sprint("127.0.0.1:", servers.FreePort(t))}
+		f.instances = append(f.instances, i)
 		f.start(i)
-	}
-	t.Cleanup(func() {
-		for _, i := range f.instances {
+		t.Cleanup(func() {
 			_ = i.cmd.Process.Kill()
 			_ = i.cmd.Wait()
-			_ = i.log.Close()
-			if text, err := os.ReadFile(i.log.Name()); err == nil && t.Failed() {
+			if text := i.log.String(); t.Failed() {
 				t.Logf("%s:\n%s", i.address, text[max(0, len(text)-5000):])
 			}
-		}
-	})
+		})
+	}
 	return f
 }
 
@@ -217,7 +202,7 @@ func newFleet(t *testing.T, delay time.Duration) *fleet {
 func (f *fleet) start(i *instance) {
 	i.cmd = exec.Command(f.program)
 	i.cmd.Env = append(f.env[:len(f.env):len(f.env)], "LISTEN="+i.address)
-	i.cmd.Stdout, i.cmd.Stderr = i.log, i.log
+	i.cmd.Stdout, i.cmd.Stderr = &i.log, &i.log
 	i.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := i.cmd.Start(); err != nil {
 		f.t.Fatal(err)

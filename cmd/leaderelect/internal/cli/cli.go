@@ -148,7 +148,7 @@ func (a *app) root() *cobra.Command {
 	root.SetHelpCommand(a.helpCommand())
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
-		describe(c, func() { folded(c, func() { help(c, args) }) })
+		describe(c, func() { help(c, args) })
 	})
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", columns)))
 	return root
@@ -371,45 +371,6 @@ func describe(c *cobra.Command, tell func()) {
 
 // columns is how wide help is.
 const columns = 80
-
-// fold breaks the lines of each paragraph again. What is indented stays as it is.
-func fold(text string) string {
-	var out, paragraph []string
-	flush := func() {
-		line := ""
-		for _, word := range paragraph {
-			if line != "" && len([]rune(line))+1+len([]rune(word)) > columns {
-				out, line = append(out, line), ""
-			}
-			if line != "" {
-				line += " "
-			}
-			line += word
-		}
-		if line != "" {
-			out = append(out, line)
-		}
-		paragraph = nil
-	}
-	for line := range strings.SplitSeq(text, "\n") {
-		if line == "" || strings.HasPrefix(line, " ") {
-			flush()
-			out = append(out, line)
-			continue
-		}
-		paragraph = append(paragraph, strings.Fields(line)...)
-	}
-	flush()
-	return strings.Join(out, "\n")
-}
-
-// folded calls tell with a command's help within the columns.
-func folded(c *cobra.Command, tell func()) {
-	long := c.Long
-	defer func() { c.Long = long }()
-	c.Long = fold(long)
-	tell()
-}
 
 // manCommand writes the manual pages, made of the commands themselves.
 func (a *app) manCommand() *cobra.Command {

@@ -58,42 +58,6 @@ func probe(t *testing.T, env map[string]string, file string, args ...string) (a 
 	return a, f, a.execute(t.Context(), root), out.String()
 }
 
-// A flag wins over the environment, that over the file, and that over the default.
-func TestPrecedence(t *testing.T) {
-	const inFile = "term = 40s\nskew = 4s\npoll = 400ms\nid = file\nstore = file:file\non-failure = exit\nhost-port = a:1, b:2\n"
-	env := map[string]string{"LEADERELECT_TERM": "30s", "LEADERELECT_SKEW": "3s", "LEADERELECT_STORE": "file:env", "LEADERELECT_ON_FAILURE": "stepdown"}
-	a, f, code, errOut := probe(t, env, inFile, "--term", "20s")
-	if code != 0 {
-		t.Fatal(errOut)
-	}
-	c := a.common
-	for what, is := range map[string]bool{
-		"the flag's term":              c.term == 20*time.Second,
-		"the environment's skew":       c.skew == 3*time.Second,
-		"the file's poll":              c.poll == 400*time.Millisecond,
-		"the file's id":                c.id == "file",
-		"the environment's store":      c.store == "file:env",
-		"the environment's on-failure": f.onFailure == "stepdown",
-		"the default restart-delay":    f.delay == time.Second,
-		"a list of addresses":          len(c.hostPort) == 2,
-		"the default clocks":           c.clocks == leaderelection.Synchronized,
-	} {
-		if !is {
-			t.Errorf("%s was not taken: %+v %+v", what, c, f)
-		}
-	}
-}
-
-// The name of the file may come from the environment, too, and a switch as true.
-func TestConfigFromEnvironment(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "settings")
-	must(t, os.WriteFile(path, []byte("# ours\n\n clocks = unsynchronized \nstore=file:x\n"), 0o644))
-	a, f, code, errOut := probe(t, map[string]string{"LEADERELECT_CONFIG": path, "LEADERELECT_ONCE": "true"}, "")
-	if code != 0 || a.common.clocks != leaderelection.Unsynchronized || !f.once || a.common.store != "file:x" {
-		t.Errorf("%d %s %+v %+v", code, errOut, a.common, f)
-	}
-}
-
 // A variable that is set and empty is as one that is not set, for each setting of each command: so a
 // unit or a compose file names what it leaves open.
 func TestEmptyVariables(t *testing.T) {

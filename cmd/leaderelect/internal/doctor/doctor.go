@@ -62,8 +62,8 @@ func (x *Exam) Run(ctx context.Context) bool {
 	}
 	s.durability()
 	if s.write() {
-		s.conditional()
-		s.create()
+		s.refused("a write over a newer record is refused", s.stale)
+		s.refused("creating a record that exists is refused", nil)
 		s.race()
 		s.latency()
 		s.feed()
@@ -211,17 +211,7 @@ func (s *session) get() (*leaderelection.RaceEntry, error) {
 
 const unsafe = "do not hold elections here: two leaders are possible. Use a store, or a mode of it, that enforces conditional writes"
 
-// conditional looks whether a write that is conditional on an old version is
-// refused.
-func (s *session) conditional() {
-	s.refused("a write over a newer record is refused", s.stale)
-}
-
-// create looks whether a record that exists is not created again.
-func (s *session) create() {
-	s.refused("creating a record that exists is refused", nil)
-}
-
+// refused looks whether a write on a token is refused that is not the record's: an old one, or none.
 func (s *session) refused(check string, token leaderelection.LeaderToken) {
 	time.Sleep(s.Pause)
 	ctx, cancel := s.call()

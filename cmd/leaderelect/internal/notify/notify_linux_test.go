@@ -63,41 +63,25 @@ func TestTold(t *testing.T) {
 	}
 }
 
-// A socket that nobody is told at is said to be so, and all else works without it.
+// A socket that nobody is told at is said to be so, and all else works without it, or without any: the line is written
+// once, and closed, which whoever reads it waits for.
 func TestNobodyIsTold(t *testing.T) {
-	for _, name := range []string{"relative", filepath.Join(short(t), "nobody")} {
+	for name, wrong := range map[string]string{"": "", "relative": "want a path, or @ and a name", filepath.Join(short(t), "nobody"): "no such file"} {
 		r, w, err := os.Pipe()
 		must(t, err)
 		defer r.Close()
 		n, err := Open(name, w, none)
-		if err == nil || !strings.Contains(err.Error(), strconv.Quote(name)) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if name == "relative" && !strings.Contains(err.Error(), "want a path, or @ and a name") {
+		if (err == nil) != (wrong == "") || err != nil && (!strings.Contains(err.Error(), strconv.Quote(name)) || !strings.Contains(err.Error(), wrong)) {
 			t.Errorf("%s: %v", name, err)
 		}
 		n.Status("lost")
 		n.Ready()
+		n.Ready()
 		n.Stopping()
 		n.Watch(func() bool { t.Error("asked for a sign of life"); return true })()
-		line := make([]byte, 10)
-		if k, err := r.Read(line); err != nil || string(line[:k]) != "\n" {
-			t.Errorf("%s: the line is %q, %v", name, line[:k], err)
+		if line, err := io.ReadAll(r); err != nil || string(line) != "\n" {
+			t.Errorf("%s: the line is %q, %v", name, line, err)
 		}
-	}
-}
-
-// The line is written once, and closed, which whoever reads it waits for.
-func TestLine(t *testing.T) {
-	r, w, err := os.Pipe()
-	must(t, err)
-	defer r.Close()
-	n, err := Open("", w, none)
-	must(t, err)
-	n.Ready()
-	n.Ready()
-	if line, err := io.ReadAll(r); err != nil || string(line) != "\n" {
-		t.Errorf("it is %q, %v", line, err)
 	}
 }
 

@@ -34,15 +34,15 @@ type HolderConfig struct {
 // Holder leads for one leadership, for the program that has started this one. Elected is its
 // OnElected.
 type Holder struct {
-	c     HolderConfig
-	nudge chan struct{}
-	file  *expiryFile
-	out   outbox.Box // of what is written to c.Out
+	nudge
+	c    HolderConfig
+	file *expiryFile
+	out  outbox.Box // of what is written to c.Out
 }
 
 // NewHolder returns one.
 func NewHolder(c HolderConfig) *Holder {
-	return &Holder{c: c, nudge: make(chan struct{}, 1), file: newExpiryFile(c.ExpiryFile)}
+	return &Holder{c: c, nudge: make(nudge, 1), file: newExpiryFile(c.ExpiryFile)}
 }
 
 // Check reports what would keep it from leading.
@@ -51,14 +51,6 @@ func (h *Holder) Check() error {
 		return nil
 	}
 	return h.file.try()
-}
-
-// Extended is for Trace: it has the new end of the view told without delay.
-func (h *Holder) Extended(leaderelection.ViewExtended) {
-	select {
-	case h.nudge <- struct{}{}:
-	default:
-	}
 }
 
 // Elected is the one leadership. It returns when somebody has asked this program to end: the

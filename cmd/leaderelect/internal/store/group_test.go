@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"iter"
 	"strings"
 	"sync"
 	"testing"
@@ -16,30 +14,17 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
-// Each form of a URL names a group's records by the part that is the election's, and
-// nothing else of it.
+// A URL names a group's records by the part that is the election's, and nothing else of it. (TestEveryStoreTakesAGroup
+// has each store's.)
 func TestInGroup(t *testing.T) {
 	for raw, want := range map[string]string{
 		"file:///var/lib/app/orders":                                    "file:///var/lib/app/orders-seat-0",
-		"file:orders.json?create=true":                                  "file:orders.json-seat-0?create=true",
-		"gs://bucket/a/orders":                                          "gs://bucket/a/orders-seat-0",
-		"s3://bucket/orders?region=eu-central-1":                        "s3://bucket/orders-seat-0?region=eu-central-1",
 		"s3://bucket/orders/{name}.json?region=x":                       "s3://bucket/orders/seat-0.json?region=x",
-		"azblob://account/container/orders":                             "azblob://account/container/orders-seat-0",
 		"dynamodb:///orders?table=arn:aws:dynamodb:x:1:table/t":         "dynamodb:///orders-seat-0?table=arn%3Aaws%3Adynamodb%3Ax%3A1%3Atable%2Ft",
-		"nats://host:4222/bucket/orders?create=true":                    "nats://host:4222/bucket/orders-seat-0?create=true",
 		"nats://host:4222/bucket/{name}?tls=true":                       "nats://host:4222/bucket/seat-0?tls=true",
 		"etcds://a:2379,b:2379/orders?tls_ca=ca.pem":                    "etcds://a:2379,b:2379/orders-seat-0?tls_ca=ca.pem",
-		"redis://host:6379/0?key=orders":                                "redis://host:6379/0?key=orders-seat-0",
 		"redis://host:6379/0?key={name}:orders":                         "redis://host:6379/0?key=seat-0:orders",
-		"redis+unix:///run/redis.sock?key=orders":                       "redis+unix:///run/redis.sock?key=orders-seat-0",
 		"postgres://user:hush@host/database?election=orders&sslmode=no": "postgres://user:hush@host/database?election=orders-seat-0&sslmode=no",
-		"mariadb://user@host/database?election=orders":                  "mariadb://user@host/database?election=orders-seat-0",
-		"sqlite:///var/lib/app.db?election=orders":                      "sqlite:///var/lib/app.db?election=orders-seat-0",
-		"mongodb://host/database/collection/orders":                     "mongodb://host/database/collection/orders-seat-0",
-		"rethinkdb://host/database/table/orders":                        "rethinkdb://host/database/table/orders-seat-0",
-		"kubernetes://namespace/orders":                                 "kubernetes://namespace/orders-seat-0",
-		"zookeeper://a:2181,b:2181/elections/orders":                    "zookeeper://a:2181,b:2181/elections/orders-seat-0",
 		"gs://bucket/a%2Fb":                                             "gs://bucket/a%2Fb-seat-0",
 		"REDIS://host/0?key=orders":                                     "redis://host/0?key=orders-seat-0",
 		"redis://host/0?key=orders&channel=told":                        "redis://host/0?channel=told-seat-0&key=orders-seat-0",
@@ -72,37 +57,19 @@ func TestInGroup(t *testing.T) {
 	}
 }
 
-// records are those of a store, by their URLs.
-type records struct{ m sync.Map }
-
-func (r *records) of(raw string) *memory.Decider {
-	d, _ := r.m.LoadOrStore(raw, memory.NewDecider())
-	return d.(*memory.Decider)
-}
-
 // opened counts what is open of a store in memory.
 type opened struct {
-	records *records
-
-	mu     sync.Mutex
-	open   map[string]int
-	opens  int
-	fail   error
-	polled bool
+	mu      sync.Mutex
+	records map[string]*memory.Decider // by URL
+	open    int
+	fail    error
+	polled  bool
 }
 
-type counted struct {
-	leaderelection.RaceDecider
-	close func()
-}
+// closed is called when a record is closed.
+type closed func()
 
-func (c counted) Close() error { c.close(); return nil }
-
-type countedFeed struct{ counted }
-
-func (c countedFeed) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
-	return c.RaceDecider.(leaderelection.ChangeFeed).Changes(ctx)
-}
+func (c closed) Close() error { c(); return nil }
 
 func (o *opened) opener(_ context.Context, raw string, _ time.Duration) (leaderelection.RaceDecider, error) {
 	o.mu.Lock()
@@ -110,35 +77,39 @@ func (o *opened) opener(_ context.Context, raw string, _ time.Duration) (leadere
 	if o.fail != nil {
 		return nil, o.fail
 	}
-	o.open[raw]++
-	o.opens++
-	c := counted{o.records.of(raw).Handle(), func() {
+	if o.records[raw] == nil {
+		o.records[raw] = memory.NewDecider()
+	}
+	count := func(n int) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.open[raw]--
-	}}
-	if o.polled {
-		return c, nil
+		o.open += n
 	}
-	return countedFeed{c}, nil
+	o.open++
+	d, done := o.records[raw].Handle(), closed(func() { count(-1) })
+	if o.polled {
+		return struct {
+			leaderelection.RaceDecider
+			closed
+		}{d.Polled(), done}, nil
+	}
+	return struct {
+		*memory.Decider
+		closed
+	}{d, done}, nil
 }
 
-func (o *opened) now() (n int) {
+func (o *opened) now() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, k := range o.open {
-		n += k
-	}
-	return n
+	return o.open
 }
-
-var _ io.Closer = counted{}
 
 // Records are opened when they are used, closed when they are not, and opened again; what
 // follows changes keeps its record open.
 func TestGroupOpensWhatIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := &opened{records: &records{}, open: map[string]int{}}
+		o := &opened{records: map[string]*memory.Decider{}}
 		g, err := openGroup(t.Context(), "etcd://host/orders", "coordinator", time.Second, o.opener)
 		if err != nil {
 			t.Fatal(err)
@@ -196,7 +167,7 @@ func TestGroupOpensWhatIsUsed(t *testing.T) {
 // A store that cannot be opened now can be later, and one that does not push is polled.
 func TestGroupFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := &opened{records: &records{}, open: map[string]int{}, fail: errors.New("not now"), polled: true}
+		o := &opened{records: map[string]*memory.Decider{}, fail: errors.New("not now"), polled: true}
 		if _, err := openGroup(t.Context(), "s3://bucket/orders", "coordinator", time.Second, o.opener); !errors.Is(err, o.fail) {
 			t.Errorf("%v, want %v", err, o.fail)
 		}
