@@ -85,7 +85,6 @@ type host struct {
 	process int  // its number
 	stood   int  // ticks that its monotonic clock has missed; negative: gained
 	off     int8 // of its wall clock
-	asleep  bool
 	leaves  bool // it does not wish to lead
 	work    bool // of a leadership runs
 	drained bool // its time is over, so the lease is not kept for it
@@ -139,8 +138,6 @@ const (
 	doPush
 	doLook
 	doSet
-	doSuspend
-	doResume
 	doSlip
 	doCrash
 	doProve
@@ -155,7 +152,7 @@ const (
 	doStoreJump
 )
 
-var stepNames = []string{"Tick", "Issue", "Poll", "Execute", "Stale", "Answer", "Refuse", "GiveUp", "Drop", "Push", "Look", "Set", "Suspend", "Resume", "Slip", "Crash",
+var stepNames = []string{"Tick", "Issue", "Poll", "Execute", "Stale", "Answer", "Refuse", "GiveUp", "Drop", "Push", "Look", "Set", "Slip", "Crash",
 	"Prove", "Leave", "Return", "WorkEnds", "Drain", "Ask", "SetBack", "Empty", "Jump", "StoreJump"}
 
 // does is a step: what happens, at which host, and an argument.
@@ -265,6 +262,10 @@ func (w *world) leads(i int) bool {
 // expired reports whether a view of host i is over for good. Of others, the next look decides.
 func (w *world) expired(i int, v *viewEnd) bool {
 	at := w.at(i)
+	if w.sets && v.apart == 0 {
+		at.wall, _ = w.shows(i)
+		return !v.live(at)
+	}
 	return v.mono <= at.mono || !w.sets && w.jumps == 0 && !v.live(at)
 }
 
@@ -285,7 +286,7 @@ func (w *world) urgent(y func(what int8, who, arg int)) (is bool) {
 	for i, h := range w.hosts {
 		for k := range h.calls {
 			switch c := &h.calls[k]; {
-			case w.full || w.current || h.asleep || !w.doomed(c):
+			case w.full || w.current || !w.doomed(c):
 				continue
 			case c.lost:
 				y(doDrop, i, k)
@@ -307,11 +308,12 @@ func (w *world) possible(yield func(does)) {
 	if w.urgent(y) {
 		return
 	}
-	y(doTick, 0, 0)
-	for i, h := range w.hosts {
-		if h.asleep {
-			y(doResume, i, 0)
+	for all := range 1 << len(w.hosts) { // arg: which machines are suspended meanwhile, a bit each
+		if all == 0 || w.suspends {
+			y(doTick, 0, all)
 		}
+	}
+	for i, h := range w.hosts {
 		lost := 0
 		for k := range h.calls { // arg: the index of the call
 			c := &h.calls[k]
@@ -327,9 +329,6 @@ func (w *world) possible(yield func(does)) {
 					}
 				}
 			}
-		}
-		if h.asleep {
-			continue
 		}
 		for k := range h.calls {
 			c := &h.calls[k]
@@ -367,7 +366,7 @@ func (w *world) possible(yield func(does)) {
 	}
 }
 
-// local are the steps of a host that is awake, but for its calls.
+// local are the steps of a host, but for its calls.
 func (w *world) local(i int, y func(what int8, arg int)) {
 	h := w.hosts[i]
 	if !h.waits() {
@@ -406,9 +405,6 @@ func (w *world) local(i int, y func(what int8, arg int)) {
 			y(doSet, int(o))
 		}
 	}
-	if w.suspends {
-		y(doSuspend, 0)
-	}
 	if w.slips && h.slipped <= w.ticks {
 		y(doSlip, 0)
 	}
@@ -422,12 +418,12 @@ func (w *world) local(i int, y func(what int8, arg int)) {
 			}
 		}
 	}
-	if w.leaves && !w.observes(i) {
-		if !h.leaves {
-			y(doLeave, 0)
-		} else if !w.leads(i) && !h.work {
-			y(doReturn, 0)
-		}
+	switch {
+	case w.observes(i):
+	case w.leaves && !h.leaves:
+		y(doLeave, 0)
+	case h.leaves && !w.leads(i) && !h.work:
+		y(doReturn, 0)
 	}
 	if h.work && (!w.leads(i) || h.leaves || h.l.lead.asked != "") {
 		y(doWorkEnds, 0)
@@ -450,8 +446,8 @@ func (w *world) do(d does) bool {
 	switch d.what {
 	case doTick:
 		w.ticks++
-		for j, h := range w.hosts {
-			if h.asleep {
+		for j := range w.hosts {
+			if arg>>j&1 == 1 {
 				w.host(j).stood++
 			}
 		}
@@ -474,11 +470,6 @@ func (w *world) do(d does) bool {
 		changed := w.storeOff != d.arg
 		w.storeOff = d.arg
 		return changed
-	case doExecute, doDrop, doStale, doPush:
-	default:
-		if w.hosts[i].asleep && d.what != doResume {
-			return false
-		}
 	}
 	h := w.host(i)
 	before := h.l.lead
@@ -528,10 +519,6 @@ func (w *world) do(d does) bool {
 			h.l.look(w.at(i))
 			h.l.bounded(ticks(d.arg).Abs())
 		}
-	case doSuspend:
-		h.asleep = true
-	case doResume:
-		h.asleep = false
 	case doSlip: // that two clocks gain is as if the third lost
 		h.stood--
 		h.slipped = w.ticks + int((h.l.term+drift(h.l.term, h.l.skew))/tick)
@@ -874,7 +861,7 @@ func (w *world) lives() error {
 	n.own, n.hosts = 0, slices.Clone(w.hosts)
 	w = &n
 	for i, h := range w.hosts {
-		if !h.leaves || h.work || h.asleep || w.observes(i) || h.l.quiet > w.at(i).mono || w.leads(i) || w.backsLeft < w.backs {
+		if !h.leaves || h.work || w.observes(i) || h.l.quiet > w.at(i).mono || w.leads(i) || w.backsLeft < w.backs {
 			continue
 		}
 		for w.works(i) {
@@ -885,7 +872,7 @@ func (w *world) lives() error {
 	}
 	for i := range w.hosts {
 		h := w.host(i)
-		h.asleep, h.work, h.leaves = false, false, w.observes(i)
+		h.work, h.leaves = false, w.observes(i)
 		if h.l.look(w.at(i)); h.l.lead != nil && (h.drained || h.l.lead.asked != "") {
 			h.l.leave(ErrResigned)
 			h.drained = false
@@ -978,7 +965,7 @@ func (w *world) String() string {
 		if d := h.l.lead; d != nil && d.view.live(at) {
 			l += fmt.Sprintf(", LEADS by %d for %v", d.number, min(d.view.mono-at.mono, d.view.wall.Sub(at.wall)))
 		}
-		for what, is := range map[string]bool{"works": h.work, "asleep": h.asleep, "leaves": h.leaves} {
+		for what, is := range map[string]bool{"works": h.work, "leaves": h.leaves} {
 			if is {
 				l += ", " + what
 			}
