@@ -46,9 +46,11 @@ var scopes = []scope{
 	{name: "two-late", hosts: 2, policy: byClocks, offs: apart, lost: 1, late: true, retries: true},
 	{name: "two-current", hosts: 2, policy: byClocks, offs: apart, lost: 1, retries: true, current: true},
 	{name: "two-sets", hosts: 2, policy: byClocks, offs: apart, sets: true},
+	{name: "two-behind", hosts: 2, policy: byClocks, offs: apart, farBack: -6},
 	{name: "two-reads", hosts: 2, policy: byClocks, offs: apart, reads: 2, polls: true},
 	{name: "two-pushes", hosts: 2, policy: byClocks, offs: apart, pushes: 2, keep: 1},
-	{name: "two-rumours", hosts: 2, policy: byClocks, offs: apart, pushes: 3, keep: 1, lost: 1},
+	{name: "two-rumours", hosts: 2, policy: byClocks, offs: apart, pushes: 3, keep: 1},
+	{name: "two-rumours-lost", hosts: 2, policy: byClocks, offs: apart, pushes: 3, keep: 1, lost: 1},
 	{name: "two-stale", hosts: 2, policy: byClocks, offs: apart, stale: true, keep: 1, polls: true},
 	{name: "two-older", hosts: 2, policy: byClocks, offs: apart, stale: true, keep: 2, polls: true},
 	{name: "two-leaves", hosts: 2, policy: byClocks, offs: apart, leaves: true},
@@ -61,11 +63,16 @@ var scopes = []scope{
 	{name: "two-clones", hosts: 2, policy: byClocks, offs: apart, clones: 4},
 	{name: "two-stamps", hosts: 2, policy: byClocks, offs: apart, stamps: true},
 	{name: "two-measured", hosts: 2, policy: byLength, offs: []int8{0}, suspends: true},
+	{name: "two-turned", hosts: 2, policy: byLength, offs: []int8{0}, suspends: true, turns: true},
 	{name: "two-slips", hosts: 2, policy: byLength, offs: []int8{0}, slips: true},
+	{name: "measured-stale", hosts: 2, policy: byLength, offs: []int8{0}, stale: true, keep: 1, polls: true},
+	{name: "measured-crashes", hosts: 2, policy: byLength, offs: []int8{0}, crashes: 1, proofs: true, slips: true},
+	{name: "measured-back", hosts: 2, policy: byLength, offs: []int8{0}, backs: 1, stale: true, keep: 2, polls: true, begin: led},
 	{name: "two-mixed", hosts: 2, policy: byClocks, mixed: true, wrong: []int8{-6}, offs: apart},
 	{name: "two-holds", hosts: 2, policy: policy{term: 3 * tick, skew: tick, checked: true, hold: 4 * tick}, offs: apart, leaves: true, nowork: true},
 	{name: "two-observer", hosts: 3, observer: true, policy: byClocks, offs: apart},
 	{name: "three", hosts: 3, policy: byClocks, offs: apart},
+	{name: "three-crashes", hosts: 3, policy: byClocks, offs: []int8{0}, crashes: 1, proofs: true},
 
 	{name: "back", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, keep: 2, empties: true, polls: true},
 	{name: "back-led", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 2, empties: true, begin: led},
@@ -98,7 +105,7 @@ var scopes = []scope{
 // ended are the scopes that are explored to their end in each run, the first ones also under -short.
 var (
 	small = []string{"small", "back-blind", "wrong"}
-	ended = append(slices.Clip(small), "two", "two-polls", "two-died", "measured-set")
+	ended = append(slices.Clip(small), "two", "two-polls", "two-stamps", "two-crashes", "two-died", "measured-set")
 )
 
 func find(name string) *scope {
@@ -528,16 +535,6 @@ func (k *keyer) id(s string) {
 	k.int(int64(j + 1))
 }
 
-// marks adds which of the ids that the world shows are in a set.
-func (k *keyer) marks(in func(id string) bool) {
-	for j, id := range k.ids {
-		if in(id) {
-			k.int(int64(j + 1))
-		}
-	}
-	k.int(0)
-}
-
 // longWait is longer than any wait of a rule.
 func (s *scope) longWait() time.Duration {
 	p := &s.policy
@@ -551,7 +548,7 @@ func (s *scope) longWait() time.Duration {
 func (k *keyer) floor() time.Duration { return k.policy.hold + k.policy.skew + k.far + k.oldest }
 
 func (s *scope) furthest() (far time.Duration) {
-	for _, all := range [][]int8{s.offs, s.wrong, s.storeOffs} {
+	for _, all := range [][]int8{s.offs, s.wrong, s.storeOffs, {s.farBack}} {
 		for _, o := range all {
 			far = max(far, ticks(o).Abs())
 		}
@@ -592,7 +589,7 @@ func (k *keyer) record(i int, r *RaceEntry) {
 	}
 	by := -1 // a crashed process: nobody's
 	for place, h := range k.places {
-		if k.hosts[h].process == v.by && (i < 0 || i == h) { // it counts only for who may release it
+		if k.hosts[h].process == v.by && (i < 0 || i == h || k.proofs) { // it counts only for who may release it, or prove it dead
 			by = place
 		}
 	}
@@ -632,7 +629,7 @@ func (s *scope) witnessed() bool { return s.stamps && s.jumps > 0 }
 
 // steady reports whether wall clocks stay where shows says, and monotonic clocks never gain.
 func (s *scope) steady() bool {
-	return s.jumps == 0 && !s.slips && !s.mixed && !s.bounds && s.clones == 0
+	return s.jumps == 0 && s.farBack == 0 && !s.slips && !s.mixed && !s.bounds && s.clones == 0
 }
 
 // shows are the earliest and the latest that host i's wall clock may show now, or after it was set.
@@ -659,7 +656,7 @@ func (k *keyer) view(i int, v *viewEnd) {
 	switch {
 	case k.expired(i, v):
 		k.int(-1)
-	case v.apart != 0 && !k.sets: // see tighten: it comes to that
+	case v.apart != 0 && !k.sets && !k.turns: // see tighten: it comes to that
 		k.time(min(wall-v.early, mono), 0)
 	case k.steady() && v.apart == 0 && v.wall.Sub(low) <= mono: // the other part never comes first
 		k.bits(k.sets, false)
@@ -669,9 +666,8 @@ func (k *keyer) view(i int, v *viewEnd) {
 		k.time(mono, 0)
 	default:
 		k.time(mono, 0)
-		k.time(wall, 2*k.far)
-		k.int(int64(v.early))
-		k.int(int64(v.apart))
+		k.time(wall-v.early, 2*k.far)
+		k.bits(v.apart == 0)
 	}
 }
 
@@ -798,8 +794,12 @@ func (k *keyer) host(i int) {
 	}
 	k.int(int64(refused))
 	if k.proofs {
-		k.marks(func(id string) bool { return l.dead[id] })
-		k.marks(func(id string) bool { return slices.Contains(k.died, id) })
+		for j, id := range k.ids {
+			if l.dead[id] {
+				k.int(int64(j + 1))
+			}
+		}
+		k.int(0)
 	}
 	// Only what at shows is asked for: whether a claim was over. If that is open, it will be set anew.
 	switch {
@@ -819,7 +819,7 @@ func (k *keyer) host(i int) {
 // call adds a call of host i.
 func (k *keyer) call(i int, c *apiCall) {
 	done := c.done || k.doomed(c)
-	k.bits(c.kind == OpRead, c.kind == OpRelease, c.lost, done, c.ok, c.done)
+	k.bits(c.kind == OpRead, c.kind == OpRelease, c.lost, done, c.ok, c.done, c.by == k.hosts[i].process)
 	if c.ok || k.current && c.done {
 		k.record(-1, c.got)
 	}
@@ -855,7 +855,7 @@ func (k *keyer) lead(i int) {
 	k.view(i, &d.view)
 	// The term and the view that goes with it count only while the next term would be no greater.
 	set := time.Duration(0) // so far the clock may still be set back
-	if k.sets || k.jumps > 0 {
+	if k.sets || k.jumps > 0 || k.farBack != 0 {
 		set = 2 * k.far
 	}
 	beyond := d.expiry.Sub(k.at(i).wall) - k.policy.term
@@ -931,7 +931,9 @@ func (k *keyer) add() {
 	}
 	for _, i := range k.places {
 		h := w.hosts[i]
-		k.int(int64(h.off))
+		if !k.turns { // the clock is compared with nothing
+			k.int(int64(h.off))
+		}
 		k.int(int64(len(h.calls)))
 		for j := range h.calls {
 			k.call(i, &h.calls[j])

@@ -25,6 +25,8 @@ type scope struct {
 	policy   policy
 	offs     []int8 // where clocks may be, in ticks
 	sets     bool   // clocks may be set among offs
+	farBack  int8   // the first host's clock may be set to this while it leads, and is right again afterwards
+	turns    bool   // clocks may be set back by a tick, again and again, and each host looks before and after
 	polls    bool   // standbys read at any time
 	reads    int    // the further steps of a read. 0: it is answered at once. 1: it is answered later. 2: it executes later, too
 	lost     int    // writes of each host that were given up, and may still land
@@ -74,7 +76,6 @@ type world struct {
 	backsLeft    int8
 	jumpsLeft    int8
 	storeOff     int8
-	died         []string        // incarnations of crashed processes
 	lost         [2][]*RaceEntry // states that the first set-back has lost, and the second
 	ids, process int             // made up so far
 	fault        error
@@ -106,6 +107,7 @@ type signed struct {
 // apiCall is a call of the store.
 type apiCall struct {
 	kind  OpKind
+	by    int        // the process
 	put   *RaceEntry // what a write writes
 	over  *RaceEntry // and what it is conditional on
 	begun instant
@@ -224,7 +226,7 @@ func (w *world) at(i int) instant {
 func (w *world) next(d does) *world {
 	n := *w
 	n.hosts, n.own = slices.Clone(w.hosts), 0
-	n.past, n.died, n.lost[0], n.lost[1] = slices.Clip(w.past), slices.Clip(w.died), slices.Clip(w.lost[0]), slices.Clip(w.lost[1])
+	n.past, n.lost[0], n.lost[1] = slices.Clip(w.past), slices.Clip(w.lost[0]), slices.Clip(w.lost[1])
 	if !n.do(d) {
 		return nil
 	}
@@ -266,7 +268,7 @@ func (w *world) expired(i int, v *viewEnd) bool {
 		at.wall, _ = w.shows(i)
 		return !v.live(at)
 	}
-	return v.mono <= at.mono || !w.sets && w.jumps == 0 && !v.live(at)
+	return v.mono <= at.mono || !w.sets && !w.turns && w.jumps == 0 && w.farBack == 0 && !v.live(at)
 }
 
 // live is what the work on host i is told when it asks now.
@@ -405,17 +407,21 @@ func (w *world) local(i int, y func(what int8, arg int)) {
 			y(doSet, int(o))
 		}
 	}
+	switch {
+	case w.turns:
+		y(doSet, int(h.off-1))
+	case w.farBack != 0 && i == 0 && h.off != w.farBack && w.leads(i):
+		y(doSet, int(w.farBack))
+	}
 	if w.slips && h.slipped <= w.ticks {
 		y(doSlip, 0)
 	}
 	if w.crashesLeft > 0 && !w.observes(i) {
 		y(doCrash, 0)
 	}
-	for _, c := range []claim{h.l.newest, h.l.base} {
-		if w.proofs && c.of != nil && !h.l.dead[c.of.Incarnation] {
-			if j := slices.Index(w.died, c.of.Incarnation); j >= 0 {
-				y(doProve, j)
-			}
+	for k, c := range [...]claim{h.l.newest, h.l.base} {
+		if w.proofs && c.of != nil && !c.of.Vacant() && !h.l.dead[c.of.Incarnation] && w.died(c.of.Token.(*stored).by) {
+			y(doProve, k)
 		}
 	}
 	switch {
@@ -450,6 +456,7 @@ func (w *world) do(d does) bool {
 			if arg>>j&1 == 1 {
 				w.host(j).stood++
 			}
+			w.rights(j)
 		}
 		return true
 	case doAsk:
@@ -512,7 +519,12 @@ func (w *world) do(d does) bool {
 	case doLook:
 		h.l.look(w.at(i))
 	case doSet:
-		h.off = d.arg
+		if w.turns { // a suspend shows, if it ended before that
+			h.l.look(w.at(i))
+		}
+		if h.off = d.arg; w.turns {
+			h.l.look(w.at(i))
+		}
 	case doJump:
 		w.jumpsLeft--
 		if h.off = d.arg; w.bounds {
@@ -526,7 +538,7 @@ func (w *world) do(d does) bool {
 		w.crash(i)
 		return true
 	case doProve:
-		h.l.dead[w.died[arg]] = true
+		h.l.dead[[...]claim{h.l.newest, h.l.base}[arg].of.Incarnation] = true
 	case doLeave:
 		h.leaves = true
 		if h.l.lead != nil && !h.work {
@@ -546,6 +558,13 @@ func (w *world) do(d does) bool {
 	}
 	w.note(i, before)
 	return true
+}
+
+// rights sets a clock right that was set far back under a leader who leads no more.
+func (w *world) rights(i int) {
+	if w.farBack != 0 && w.hosts[i].off == w.farBack && !w.leads(i) {
+		w.host(i).off = w.offs[0]
+	}
 }
 
 // told is what a feed tells: see local.
@@ -600,7 +619,7 @@ func (w *world) issue(i int) bool {
 	if kind == OpAcquire && h.sign > 0 {
 		h.signed = append(h.signed, signed{r.Incarnation, h.sign})
 	}
-	h.calls = append(h.calls, apiCall{kind: kind, put: r, over: over, begun: now})
+	h.calls = append(h.calls, apiCall{kind: kind, by: h.process, put: r, over: over, begun: now})
 	return true
 }
 
@@ -628,7 +647,7 @@ func (w *world) read(i int) {
 		return
 	}
 	h := w.hosts[i]
-	h.calls = append(h.calls, apiCall{kind: OpRead, begun: w.at(i)})
+	h.calls = append(h.calls, apiCall{kind: OpRead, by: h.process, begun: w.at(i)})
 	if w.reads == 1 {
 		w.execute(i, len(h.calls)-1)
 	}
@@ -647,10 +666,14 @@ func (w *world) execute(i, k int) {
 		if r.Compare(w.store) <= 0 && w.backsLeft == w.backs {
 			w.fail("the write of %s does not raise the order", hostNames[i])
 		}
+		if s := w.store; c.kind == OpAcquire && s.Vacant() && s.Successor != "" && s.Successor != AnySuccessor && s.Successor != r.LeaderID &&
+			w.jumps == 0 && w.time().Before(s.TermExpiry.Add(-w.policy.skew)) {
+			w.fail("%s takes what is reserved for %s", hostNames[i], s.Successor)
+		}
 		if c.kind == OpRelease && h.work && !c.lost {
 			w.fail("a release of %s lands while its work runs", hostNames[i])
 		}
-		w.put(&r, h.process, c.begun.wall)
+		w.put(&r, c.by, c.begun.wall)
 		c.ok, c.got = true, w.store
 	}
 	if c.lost && !(c.ok && w.late) {
@@ -715,13 +738,16 @@ func (w *world) learn(i int, r *RaceEntry, how source, began instant) {
 			}
 		}
 	}
-	h.l.learn(r, how, began, w.at(i))
+	if h.l.learn(r, how, began, w.at(i)) && h.l.lead != nil && !h.l.mine(r) {
+		w.fail("%s leads, and has learned of a newer record of another", hostNames[i])
+	}
 }
 
 // note follows host i's leadership as the driver does: see Campaign.follow.
 func (w *world) note(i int, before *lead) {
 	h := w.hosts[i]
 	d := h.l.lead
+	w.rights(i)
 	switch {
 	case d == before:
 		return
@@ -740,15 +766,15 @@ func (w *world) note(i int, before *lead) {
 	w.top = max(w.top, d.number)
 }
 
+// died reports whether a process has crashed.
+func (w *world) died(process int) bool {
+	return !slices.ContainsFunc(w.hosts, func(h *host) bool { return h.process == process })
+}
+
 // crash ends the process of host i, and begins another. Of its calls some may still land.
 func (w *world) crash(i int) {
 	h := w.hosts[i]
 	w.crashesLeft--
-	for k := range h.l.writes {
-		if id := h.l.writes[k].of.Incarnation; !slices.Contains(w.died, id) {
-			w.died = append(w.died, id)
-		}
-	}
 	calls := h.calls
 	h.calls = nil
 	for _, c := range calls {
@@ -854,7 +880,7 @@ func (w *world) lives() error {
 	if w.leaves || w.asks > 0 {
 		within += p.term
 	}
-	if w.backs > 0 || w.jumps > 0 || w.mixed || p.measured || w.bounds || w.clones > 0 || w.pushes > 1 { // patience, and a quiet
+	if w.backs > 0 || w.jumps > 0 || w.farBack != 0 || w.mixed || p.measured || w.bounds || w.clones > 0 || w.pushes > 1 { // patience, and a quiet
 		within += p.term + p.term + drift(p.term, p.skew) + tick
 	}
 	n := *w
