@@ -67,6 +67,7 @@ var scopes = []scope{
 	{name: "two-slips", hosts: 2, policy: byLength, offs: []int8{0}, slips: true},
 	{name: "measured-stale", hosts: 2, policy: byLength, offs: []int8{0}, stale: true, keep: 1, polls: true},
 	{name: "measured-crashes", hosts: 2, policy: byLength, offs: []int8{0}, crashes: 1, proofs: true, slips: true},
+	{name: "measured-back-now", hosts: 2, policy: byLength, offs: []int8{0}, backs: 1, stale: true, keep: 1, polls: true, begin: ledAndBack},
 	{name: "measured-back", hosts: 2, policy: byLength, offs: []int8{0}, backs: 1, stale: true, keep: 2, polls: true, begin: led},
 	{name: "two-mixed", hosts: 2, policy: byClocks, mixed: true, wrong: []int8{-6}, offs: apart},
 	{name: "two-holds", hosts: 2, policy: policy{term: 3 * tick, skew: tick, checked: true, hold: 4 * tick}, offs: apart, leaves: true, nowork: true},
