@@ -910,9 +910,12 @@ func (k *keyer) permute(from int) {
 
 // looks is a part of what tells hosts apart, so that few orders are compared.
 func (w *world) looks(i int) int {
-	n := int(w.hosts[i].off)<<4 | len(w.hosts[i].calls)<<1
+	n := len(w.hosts[i].calls) << 1
 	if w.leads(i) {
 		n++
+	}
+	if !w.turns {
+		n |= int(w.hosts[i].off) << 4
 	}
 	return n
 }
