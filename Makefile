@@ -7,7 +7,7 @@
 # run says so by name.
 # make mutants: broken versions of the code, each of which a named test must catch.
 # make chaos: real clusters whose servers, disks, links and clocks fail (see internal/test/apart/chaos).
-# make models: the protocol's model, in all its states (see internal/test/sim/models).
+# make models: the model of package shard, in all its states (see internal/test/sim/models).
 # make explore: the code that decides, in all its states within bounds (docs/reliability.md); EXPLORE=1m is the time for each scope.
 # make soak: many more seeds of the simulation, and the command's promise again and again.
 # make bench: what the library itself costs (internal/test/apart/bench/README.md).

@@ -25,6 +25,8 @@ type scope struct {
 	policy   policy
 	offs     []int8 // where clocks may be, in ticks
 	sets     bool   // clocks may be set among offs
+	farBack  int8   // the first host's clock may be set to this while it leads, and is right again afterwards
+	turns    bool   // clocks may be set back by a tick, again and again, and each host looks before and after
 	polls    bool   // standbys read at any time
 	reads    int    // the further steps of a read. 0: it is answered at once. 1: it is answered later. 2: it executes later, too
 	lost     int    // writes of each host that were given up, and may still land
@@ -74,7 +76,6 @@ type world struct {
 	backsLeft    int8
 	jumpsLeft    int8
 	storeOff     int8
-	died         []string        // incarnations of crashed processes
 	lost         [2][]*RaceEntry // states that the first set-back has lost, and the second
 	ids, process int             // made up so far
 	fault        error
@@ -85,7 +86,6 @@ type host struct {
 	process int  // its number
 	stood   int  // ticks that its monotonic clock has missed; negative: gained
 	off     int8 // of its wall clock
-	asleep  bool
 	leaves  bool // it does not wish to lead
 	work    bool // of a leadership runs
 	drained bool // its time is over, so the lease is not kept for it
@@ -107,6 +107,7 @@ type signed struct {
 // apiCall is a call of the store.
 type apiCall struct {
 	kind  OpKind
+	by    int        // the process
 	put   *RaceEntry // what a write writes
 	over  *RaceEntry // and what it is conditional on
 	begun instant
@@ -139,8 +140,6 @@ const (
 	doPush
 	doLook
 	doSet
-	doSuspend
-	doResume
 	doSlip
 	doCrash
 	doProve
@@ -155,7 +154,7 @@ const (
 	doStoreJump
 )
 
-var stepNames = []string{"Tick", "Issue", "Poll", "Execute", "Stale", "Answer", "Refuse", "GiveUp", "Drop", "Push", "Look", "Set", "Suspend", "Resume", "Slip", "Crash",
+var stepNames = []string{"Tick", "Issue", "Poll", "Execute", "Stale", "Answer", "Refuse", "GiveUp", "Drop", "Push", "Look", "Set", "Slip", "Crash",
 	"Prove", "Leave", "Return", "WorkEnds", "Drain", "Ask", "SetBack", "Empty", "Jump", "StoreJump"}
 
 // does is a step: what happens, at which host, and an argument.
@@ -227,7 +226,7 @@ func (w *world) at(i int) instant {
 func (w *world) next(d does) *world {
 	n := *w
 	n.hosts, n.own = slices.Clone(w.hosts), 0
-	n.past, n.died, n.lost[0], n.lost[1] = slices.Clip(w.past), slices.Clip(w.died), slices.Clip(w.lost[0]), slices.Clip(w.lost[1])
+	n.past, n.lost[0], n.lost[1] = slices.Clip(w.past), slices.Clip(w.lost[0]), slices.Clip(w.lost[1])
 	if !n.do(d) {
 		return nil
 	}
@@ -265,7 +264,11 @@ func (w *world) leads(i int) bool {
 // expired reports whether a view of host i is over for good. Of others, the next look decides.
 func (w *world) expired(i int, v *viewEnd) bool {
 	at := w.at(i)
-	return v.mono <= at.mono || !w.sets && w.jumps == 0 && !v.live(at)
+	if w.sets && v.apart == 0 {
+		at.wall, _ = w.shows(i)
+		return !v.live(at)
+	}
+	return v.mono <= at.mono || !w.sets && !w.turns && w.jumps == 0 && w.farBack == 0 && !v.live(at)
 }
 
 // live is what the work on host i is told when it asks now.
@@ -285,7 +288,7 @@ func (w *world) urgent(y func(what int8, who, arg int)) (is bool) {
 	for i, h := range w.hosts {
 		for k := range h.calls {
 			switch c := &h.calls[k]; {
-			case w.full || w.current || h.asleep || !w.doomed(c):
+			case w.full || w.current || !w.doomed(c):
 				continue
 			case c.lost:
 				y(doDrop, i, k)
@@ -307,11 +310,12 @@ func (w *world) possible(yield func(does)) {
 	if w.urgent(y) {
 		return
 	}
-	y(doTick, 0, 0)
-	for i, h := range w.hosts {
-		if h.asleep {
-			y(doResume, i, 0)
+	for all := range 1 << len(w.hosts) { // arg: which machines are suspended meanwhile, a bit each
+		if all == 0 || w.suspends {
+			y(doTick, 0, all)
 		}
+	}
+	for i, h := range w.hosts {
 		lost := 0
 		for k := range h.calls { // arg: the index of the call
 			c := &h.calls[k]
@@ -327,9 +331,6 @@ func (w *world) possible(yield func(does)) {
 					}
 				}
 			}
-		}
-		if h.asleep {
-			continue
 		}
 		for k := range h.calls {
 			c := &h.calls[k]
@@ -367,7 +368,7 @@ func (w *world) possible(yield func(does)) {
 	}
 }
 
-// local are the steps of a host that is awake, but for its calls.
+// local are the steps of a host, but for its calls.
 func (w *world) local(i int, y func(what int8, arg int)) {
 	h := w.hosts[i]
 	if !h.waits() {
@@ -406,8 +407,11 @@ func (w *world) local(i int, y func(what int8, arg int)) {
 			y(doSet, int(o))
 		}
 	}
-	if w.suspends {
-		y(doSuspend, 0)
+	switch {
+	case w.turns:
+		y(doSet, int(h.off-1))
+	case w.farBack != 0 && i == 0 && h.off != w.farBack && w.leads(i):
+		y(doSet, int(w.farBack))
 	}
 	if w.slips && h.slipped <= w.ticks {
 		y(doSlip, 0)
@@ -415,19 +419,17 @@ func (w *world) local(i int, y func(what int8, arg int)) {
 	if w.crashesLeft > 0 && !w.observes(i) {
 		y(doCrash, 0)
 	}
-	for _, c := range []claim{h.l.newest, h.l.base} {
-		if w.proofs && c.of != nil && !h.l.dead[c.of.Incarnation] {
-			if j := slices.Index(w.died, c.of.Incarnation); j >= 0 {
-				y(doProve, j)
-			}
+	for k, c := range [...]claim{h.l.newest, h.l.base} {
+		if w.proofs && c.of != nil && !c.of.Vacant() && !h.l.dead[c.of.Incarnation] && w.died(c.of.Token.(*stored).by) {
+			y(doProve, k)
 		}
 	}
-	if w.leaves && !w.observes(i) {
-		if !h.leaves {
-			y(doLeave, 0)
-		} else if !w.leads(i) && !h.work {
-			y(doReturn, 0)
-		}
+	switch {
+	case w.observes(i):
+	case w.leaves && !h.leaves:
+		y(doLeave, 0)
+	case h.leaves && !w.leads(i) && !h.work:
+		y(doReturn, 0)
 	}
 	if h.work && (!w.leads(i) || h.leaves || h.l.lead.asked != "") {
 		y(doWorkEnds, 0)
@@ -450,10 +452,11 @@ func (w *world) do(d does) bool {
 	switch d.what {
 	case doTick:
 		w.ticks++
-		for j, h := range w.hosts {
-			if h.asleep {
+		for j := range w.hosts {
+			if arg>>j&1 == 1 {
 				w.host(j).stood++
 			}
+			w.rights(j)
 		}
 		return true
 	case doAsk:
@@ -474,11 +477,6 @@ func (w *world) do(d does) bool {
 		changed := w.storeOff != d.arg
 		w.storeOff = d.arg
 		return changed
-	case doExecute, doDrop, doStale, doPush:
-	default:
-		if w.hosts[i].asleep && d.what != doResume {
-			return false
-		}
 	}
 	h := w.host(i)
 	before := h.l.lead
@@ -521,17 +519,18 @@ func (w *world) do(d does) bool {
 	case doLook:
 		h.l.look(w.at(i))
 	case doSet:
-		h.off = d.arg
+		if w.turns { // a suspend shows, if it ended before that
+			h.l.look(w.at(i))
+		}
+		if h.off = d.arg; w.turns {
+			h.l.look(w.at(i))
+		}
 	case doJump:
 		w.jumpsLeft--
 		if h.off = d.arg; w.bounds {
 			h.l.look(w.at(i))
 			h.l.bounded(ticks(d.arg).Abs())
 		}
-	case doSuspend:
-		h.asleep = true
-	case doResume:
-		h.asleep = false
 	case doSlip: // that two clocks gain is as if the third lost
 		h.stood--
 		h.slipped = w.ticks + int((h.l.term+drift(h.l.term, h.l.skew))/tick)
@@ -539,7 +538,7 @@ func (w *world) do(d does) bool {
 		w.crash(i)
 		return true
 	case doProve:
-		h.l.dead[w.died[arg]] = true
+		h.l.dead[[...]claim{h.l.newest, h.l.base}[arg].of.Incarnation] = true
 	case doLeave:
 		h.leaves = true
 		if h.l.lead != nil && !h.work {
@@ -559,6 +558,13 @@ func (w *world) do(d does) bool {
 	}
 	w.note(i, before)
 	return true
+}
+
+// rights sets a clock right that was set far back under a leader who leads no more.
+func (w *world) rights(i int) {
+	if w.farBack != 0 && w.hosts[i].off == w.farBack && !w.leads(i) {
+		w.host(i).off = w.offs[0]
+	}
 }
 
 // told is what a feed tells: see local.
@@ -613,7 +619,7 @@ func (w *world) issue(i int) bool {
 	if kind == OpAcquire && h.sign > 0 {
 		h.signed = append(h.signed, signed{r.Incarnation, h.sign})
 	}
-	h.calls = append(h.calls, apiCall{kind: kind, put: r, over: over, begun: now})
+	h.calls = append(h.calls, apiCall{kind: kind, by: h.process, put: r, over: over, begun: now})
 	return true
 }
 
@@ -641,7 +647,7 @@ func (w *world) read(i int) {
 		return
 	}
 	h := w.hosts[i]
-	h.calls = append(h.calls, apiCall{kind: OpRead, begun: w.at(i)})
+	h.calls = append(h.calls, apiCall{kind: OpRead, by: h.process, begun: w.at(i)})
 	if w.reads == 1 {
 		w.execute(i, len(h.calls)-1)
 	}
@@ -660,10 +666,14 @@ func (w *world) execute(i, k int) {
 		if r.Compare(w.store) <= 0 && w.backsLeft == w.backs {
 			w.fail("the write of %s does not raise the order", hostNames[i])
 		}
+		if s := w.store; c.kind == OpAcquire && s.Vacant() && s.Successor != "" && s.Successor != AnySuccessor && s.Successor != r.LeaderID &&
+			w.jumps == 0 && w.time().Before(s.TermExpiry.Add(-w.policy.skew)) {
+			w.fail("%s takes what is reserved for %s", hostNames[i], s.Successor)
+		}
 		if c.kind == OpRelease && h.work && !c.lost {
 			w.fail("a release of %s lands while its work runs", hostNames[i])
 		}
-		w.put(&r, h.process, c.begun.wall)
+		w.put(&r, c.by, c.begun.wall)
 		c.ok, c.got = true, w.store
 	}
 	if c.lost && !(c.ok && w.late) {
@@ -728,13 +738,16 @@ func (w *world) learn(i int, r *RaceEntry, how source, began instant) {
 			}
 		}
 	}
-	h.l.learn(r, how, began, w.at(i))
+	if h.l.learn(r, how, began, w.at(i)) && h.l.lead != nil && !h.l.mine(r) {
+		w.fail("%s leads, and has learned of a newer record of another", hostNames[i])
+	}
 }
 
 // note follows host i's leadership as the driver does: see Campaign.follow.
 func (w *world) note(i int, before *lead) {
 	h := w.hosts[i]
 	d := h.l.lead
+	w.rights(i)
 	switch {
 	case d == before:
 		return
@@ -753,15 +766,15 @@ func (w *world) note(i int, before *lead) {
 	w.top = max(w.top, d.number)
 }
 
+// died reports whether a process has crashed.
+func (w *world) died(process int) bool {
+	return !slices.ContainsFunc(w.hosts, func(h *host) bool { return h.process == process })
+}
+
 // crash ends the process of host i, and begins another. Of its calls some may still land.
 func (w *world) crash(i int) {
 	h := w.hosts[i]
 	w.crashesLeft--
-	for k := range h.l.writes {
-		if id := h.l.writes[k].of.Incarnation; !slices.Contains(w.died, id) {
-			w.died = append(w.died, id)
-		}
-	}
 	calls := h.calls
 	h.calls = nil
 	for _, c := range calls {
@@ -867,14 +880,14 @@ func (w *world) lives() error {
 	if w.leaves || w.asks > 0 {
 		within += p.term
 	}
-	if w.backs > 0 || w.jumps > 0 || w.mixed || p.measured || w.bounds || w.clones > 0 || w.pushes > 1 { // patience, and a quiet
+	if w.backs > 0 || w.jumps > 0 || w.farBack != 0 || w.mixed || p.measured || w.bounds || w.clones > 0 || w.pushes > 1 { // patience, and a quiet
 		within += p.term + p.term + drift(p.term, p.skew) + tick
 	}
 	n := *w
 	n.own, n.hosts = 0, slices.Clone(w.hosts)
 	w = &n
 	for i, h := range w.hosts {
-		if !h.leaves || h.work || h.asleep || w.observes(i) || h.l.quiet > w.at(i).mono || w.leads(i) || w.backsLeft < w.backs {
+		if !h.leaves || h.work || w.observes(i) || h.l.quiet > w.at(i).mono || w.leads(i) || w.backsLeft < w.backs {
 			continue
 		}
 		for w.works(i) {
@@ -885,7 +898,7 @@ func (w *world) lives() error {
 	}
 	for i := range w.hosts {
 		h := w.host(i)
-		h.asleep, h.work, h.leaves = false, false, w.observes(i)
+		h.work, h.leaves = false, w.observes(i)
 		if h.l.look(w.at(i)); h.l.lead != nil && (h.drained || h.l.lead.asked != "") {
 			h.l.leave(ErrResigned)
 			h.drained = false
@@ -978,7 +991,7 @@ func (w *world) String() string {
 		if d := h.l.lead; d != nil && d.view.live(at) {
 			l += fmt.Sprintf(", LEADS by %d for %v", d.number, min(d.view.mono-at.mono, d.view.wall.Sub(at.wall)))
 		}
-		for what, is := range map[string]bool{"works": h.work, "asleep": h.asleep, "leaves": h.leaves} {
+		for what, is := range map[string]bool{"works": h.work, "leaves": h.leaves} {
 			if is {
 				l += ", " + what
 			}

@@ -31,6 +31,7 @@ var planted = explored([]mutants.Mutant{
 	{Name: "the wall clock does not end the view", Edit: mutants.Edit{"return mono > 0 && at.wall.Before(v.wall)", "return mono > 0"}},
 	{Name: "one death is taken for that of all", Edit: mutants.Edit{"case !r.Vacant() && k.dead[r.Incarnation] && hold == 0:", "case !r.Vacant() && len(k.dead) > 0 && hold == 0:"}},
 	{Name: "nobody releases", Edit: mutants.Edit{"return OpRelease", "return \"\""}},
+	{Name: "who learns of another's record leads on", Edit: mutants.Edit{"case news, r.ElectionNumber == d.number", "case r.ElectionNumber == d.number"}},
 	{Name: "what was taken too early begins a view", Edit: mutants.Edit{"if l.checked && w != nil && l.observe(", "if l.checked && w != nil && !w.robs() && l.observe("}},
 })
 
