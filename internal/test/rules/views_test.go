@@ -555,7 +555,6 @@ func TestRule11RetryAfterWhileLeaving(t *testing.T) {
 
 // Rule 11: a pause that the store asks for.
 func TestRule11RetryAfter(t *testing.T) {
-	const pause = 50 * time.Second
 	scenes{
 		"kept by a standby to the end, and by a leader as far as its view allows": func(t *testing.T) {
 			d, a := leader(t, polled)
