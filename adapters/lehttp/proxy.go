@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -54,12 +52,6 @@ type ProxyOptions struct {
 	// On HTTP/1 a client that goes away is noticed only when its body has been read. So a
 	// request with a streamed body is not kept there: it is sent as it comes, or refused.
 	KeepBody int64
-
-	// FullDuplex lets a leader answer on HTTP/1 before it has read a streamed body to its end.
-	// After such an answer the connection to the client is closed. Without FullDuplex such
-	// an answer waits for a part of the body, as in httputil.ReverseProxy. On HTTP/2 such
-	// answers always pass.
-	FullDuplex bool
 
 	// LeaderID is this process's own LeaderID if it is a candidate. The Proxy then never sends
 	// requests to itself. If this process is elected while requests wait, they are handed
@@ -241,9 +233,6 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		loopRefusal(&s.Entry).answer(w)
 		return
 	}
-	if p.o.FullDuplex && r.ContentLength != 0 && r.ProtoMajor == 1 {
-		w, r = newDuplex(w, r)
-	}
 	p.forward.ServeHTTP(w, r)
 }
 
@@ -279,9 +268,6 @@ var forwarded = []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Pro
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	var home *comeHome
 	if errors.As(err, &home) {
-		if d, ok := w.(*duplex); ok {
-			w = d.ResponseWriter
-		}
 		home.serve(w, home.body.home())
 		return
 	}
@@ -320,48 +306,3 @@ func (b *buffers) Get() []byte {
 }
 
 func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
-
-// duplex is the ResponseWriter for a client that may be sending its request's body while
-// it is answered (ProxyOptions.FullDuplex).
-//
-// In full duplex net/http does not read the rest of a body, and takes it for the next request. So
-// if the body is not at its end when the answer begins, only this body is read from the
-// connection any more.
-type duplex struct {
-	http.ResponseWriter
-	body *ending
-}
-
-// newDuplex returns w and r for the ReverseProxy.
-func newDuplex(w http.ResponseWriter, r *http.Request) (*duplex, *http.Request) {
-	body := &ending{ReadCloser: r.Body}
-	r = r.WithContext(r.Context()) // a copy
-	r.Body = body
-	return &duplex{w, body}, r
-}
-
-// WriteHeader begins the answer.
-func (d *duplex) WriteHeader(code int) {
-	if code >= http.StatusOK && !d.body.ended.Load() {
-		_ = http.NewResponseController(d.ResponseWriter).EnableFullDuplex() // if it cannot, the answer waits
-		d.Header().Set("Connection", "close")
-	}
-	d.ResponseWriter.WriteHeader(code)
-}
-
-// Unwrap is for http.ResponseController.
-func (d *duplex) Unwrap() http.ResponseWriter { return d.ResponseWriter }
-
-// ending is a body that knows whether it has been read to its end.
-type ending struct {
-	io.ReadCloser
-	ended atomic.Bool
-}
-
-func (b *ending) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF {
-		b.ended.Store(true)
-	}
-	return n, err
-}

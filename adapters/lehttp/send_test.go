@@ -627,29 +627,22 @@ func (e *early) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "early")
 }
 
-// What is left of a body when the answer begins is no request: not if the Proxy streams
-// both ways, nor if it does not, nor if its answer is thrown away.
+// What is left of a body when the answer begins is no request, nor if that answer is thrown away.
 func TestNoPartOfABodyIsARequest(t *testing.T) {
 	const inside = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
 	for name, c := range map[string]struct {
-		duplex bool
 		header string
 		status int
 		lost   bool // the answer is thrown away by a RequireLeader before the Proxy
 	}{
-		"chunked":                     {true, "Transfer-Encoding: chunked", http.StatusUnauthorized, false},
-		"long":                        {true, "Content-Length: 1048576", http.StatusRequestEntityTooLarge, false},
-		"announced":                   {true, "Expect: 100-continue\r\nContent-Length: 1048576", http.StatusUnauthorized, false},
-		"answered with 200":           {true, "Transfer-Encoding: chunked", http.StatusOK, false},
-		"the answer is thrown away":   {true, "Transfer-Encoding: chunked", http.StatusUnauthorized, true},
-		"one way, chunked":            {false, "Transfer-Encoding: chunked", http.StatusUnauthorized, false},
-		"one way, long":               {false, "Content-Length: 1048576", http.StatusServiceUnavailable, false},
-		"one way, answer thrown away": {false, "Transfer-Encoding: chunked", http.StatusUnauthorized, true},
+		"chunked":            {"Transfer-Encoding: chunked", http.StatusUnauthorized, false},
+		"long":               {"Content-Length: 1048576", http.StatusServiceUnavailable, false},
+		"answer thrown away": {"Transfer-Encoding: chunked", http.StatusUnauthorized, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			leader := &early{status: c.status}
 			r := routerOf(record(1, "a", address(server(t, leader))))
-			p := r.Proxy(&lehttp.ProxyOptions{FullDuplex: c.duplex})
+			p := r.Proxy(nil)
 			t.Cleanup(p.Close)
 			var h http.Handler = p
 			l := leading()
@@ -676,47 +669,17 @@ func TestNoPartOfABodyIsARequest(t *testing.T) {
 			if strings.Contains(c.header, "chunked") {
 				conn.say("100000\r\n")
 				rest += "\r\n0\r\n\r\n"
-			} // the Proxy waits for more of it when the answer comes
-			if c.duplex {
-				res, _ := conn.answer(t)
-				if res.StatusCode == http.StatusContinue {
-					res, _ = conn.answer(t)
-				}
-				want := c.status
-				if c.lost {
-					want = http.StatusServiceUnavailable
-				}
-				if res.StatusCode != want || !res.Close {
-					t.Errorf("%d, and the connection is closed: %v", res.StatusCode, res.Close)
-				}
-				conn.say("%s", rest)
-				if n, err := conn.r.WriteTo(io.Discard); n > 0 {
-					t.Errorf("%d bytes came after the answer, %v", n, err)
-				}
-			} else { // a client that does not wait for the answer, and may have its connection reset under it
-				conn.say("%s", rest)
-				_ = conn.Conn.(*net.TCPConn).CloseWrite()
-				_, _ = conn.r.WriteTo(io.Discard)
 			}
+			// A client that does not wait for the answer, and may have its connection reset under it.
+			conn.say("%s", rest)
+			_ = conn.Conn.(*net.TCPConn).CloseWrite()
+			_, _ = conn.r.WriteTo(io.Discard)
 			_ = conn.Close()
 			front.Close() // waits for what it serves
 			if n, m := smuggled.Load(), leader.smuggled.Load(); n+m > 0 {
 				t.Errorf("%d requests that nobody has made were served, %d by the leader", n, m)
 			}
 		})
-	}
-}
-
-// A connection goes on if the body was read, however it streams.
-func TestAConnectionGoesOnAfterAStream(t *testing.T) {
-	leader := server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
-	r := routerOf(record(1, "a", address(leader)))
-	conn := dial(t, proxy(t, r, &lehttp.ProxyOptions{FullDuplex: true}))
-	for range 3 {
-		conn.say("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n")
-		if res, text := conn.answer(t); text != "body" || res.Close {
-			t.Fatalf("%d %q, and the connection is closed: %v", res.StatusCode, text, res.Close)
-		}
 	}
 }
 
@@ -734,8 +697,7 @@ func FuzzProxy(f *testing.F) {
 		"PUT //x/%2f HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n",
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 	} {
-		f.Add([]byte(seed), false)
-		f.Add([]byte(seed), true)
+		f.Add([]byte(seed))
 	}
 	var came atomic.Int64
 	var fault atomic.Pointer[string]
@@ -753,33 +715,30 @@ func FuzzProxy(f *testing.F) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = io.WriteString(w, "done")
 	}))
-	fronts := map[bool]string{}
-	for _, duplex := range []bool{false, true} {
-		r := routerOf()
-		e := record(1, "a", address(leader))
-		e.TermExpiry = time.Now().Add(24 * time.Hour)
-		r.News(e)
-		p := r.Proxy(&lehttp.ProxyOptions{FullDuplex: duplex})
-		f.Cleanup(p.Close)
-		fronts[duplex] = address(server(f, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			defer func() {
-				if x := recover(); x != nil {
-					if x != http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
-						failed("a panic: %v", x)
-					}
-					panic(http.ErrAbortHandler)
+	r := routerOf()
+	e := record(1, "a", address(leader))
+	e.TermExpiry = time.Now().Add(24 * time.Hour)
+	r.News(e)
+	p := r.Proxy(nil)
+	f.Cleanup(p.Close)
+	front := address(server(f, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if x := recover(); x != nil {
+				if x != http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
+					failed("a panic: %v", x)
 				}
-			}()
-			id := fmt.Sprint(came.Add(1))
-			r.Header["Id-Of-The-Front"] = []string{id} // in the place of a client's
-			mu.Lock()
-			seen[id] = true
-			mu.Unlock()
-			p.ServeHTTP(w, r)
-		})))
-	}
-	f.Fuzz(func(t *testing.T, bytes []byte, duplex bool) {
-		c := must(net.Dial("tcp", fronts[duplex]))(t)
+				panic(http.ErrAbortHandler)
+			}
+		}()
+		id := fmt.Sprint(came.Add(1))
+		r.Header["Id-Of-The-Front"] = []string{id} // in the place of a client's
+		mu.Lock()
+		seen[id] = true
+		mu.Unlock()
+		p.ServeHTTP(w, r)
+	})))
+	f.Fuzz(func(t *testing.T, bytes []byte) {
+		c := must(net.Dial("tcp", front))(t)
 		defer c.Close()
 		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
 		_, _ = c.Write(bytes)
