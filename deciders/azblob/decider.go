@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"strings"
 	"time"
 
@@ -37,8 +36,6 @@ type Options struct {
 	// Leases are Azure's own, which the leader then holds on the record's blob and on others:
 	// see package azlease. Nil: none.
 	Leases *azlease.Leases
-	// Metadata of the blob, for people who list the container.
-	Metadata map[string]string
 	// EncryptionScope is the scope that encrypts the blob. Empty: the container's or the
 	// account's default.
 	EncryptionScope string
@@ -126,7 +123,6 @@ func NewDecider(client *azblob.Client, containerName, blobName string, opts *Opt
 	b := &backend{container: c, blob: c.NewBlockBlobClient(blobName)}
 	if opts != nil {
 		b.opts = *opts
-		b.opts.Metadata = maps.Clone(opts.Metadata)
 	}
 	wrong := checkNames(containerName, blobName)
 	at := place(client.URL(), containerName, blobName)
@@ -279,12 +275,6 @@ func (b *backend) upload(etag azcore.ETag, leaseID string) *blockblob.UploadOpti
 		only.LeaseAccessConditions = &blob.LeaseAccessConditions{LeaseID: &leaseID}
 	}
 	o := &blockblob.UploadOptions{AccessConditions: only, HTTPHeaders: &blob.HTTPHeaders{BlobContentType: &contentType, BlobCacheControl: &noStore}}
-	if len(b.opts.Metadata) > 0 {
-		o.Metadata = make(map[string]*string, len(b.opts.Metadata))
-		for k, v := range b.opts.Metadata {
-			o.Metadata[k] = &v
-		}
-	}
 	if b.opts.EncryptionScope != "" {
 		o.CPKScopeInfo = &blob.CPKScopeInfo{EncryptionScope: &b.opts.EncryptionScope}
 	}

@@ -198,7 +198,7 @@ func TestOpenRefuses(t *testing.T) {
 		"gs://account/elections/one", "azblob://account/elections", "azblob://account/elections/", "azblob:///elections/one",
 		"azblob://user@account/elections/one", "azblob://account:1/elections/one", "azblob://account.blob.core.windows.net/elections/one",
 		"azblob://account/elections/one?container=x", "azblob://account/elections/one?encryption_scope=a&encryption_scope=b",
-		"azblob://account/elections/one?metadata=x", "azblob://account/elections/one?create=maybe", "azblob://account/elections/one?native_lease=10s",
+		"azblob://account/elections/one?create=maybe", "azblob://account/elections/one?native_lease=10s",
 		"azblob://account/elections/one?native_lease=x", "azblob://account/elections/one?companion=x", "azblob://account/elections/one?create_companions=true", "azblob://account/elections/one?endpoint=here",
 		"azblob://account/elections/one?endpoint=https://a/?sig=secret", "azblob://account/Elections/one", "azblob://account/elections/one?%zz", "azblob://account/elections/one#here",
 	} {
@@ -217,10 +217,10 @@ func TestOptionsAreWritten(t *testing.T) {
 			got = r.Header
 		}
 		return f
-	}), containerName, "one", &azblob.Options{Metadata: map[string]string{"team": "reports"}, EncryptionScope: "scope"})
+	}), containerName, "one", &azblob.Options{EncryptionScope: "scope"})
 	feedtest.Write(t, d, 1, nil)
 	for name, want := range map[string]string{
-		"x-ms-blob-content-type": "application/json", "x-ms-blob-cache-control": "no-store", "x-ms-meta-team": "reports",
+		"x-ms-blob-content-type": "application/json", "x-ms-blob-cache-control": "no-store",
 		"x-ms-encryption-scope": "scope", "If-None-Match": "*",
 	} {
 		if v := got[name]; len(v) != 1 || v[0] != want {

@@ -32,7 +32,6 @@ import (
 //	native_lease      true, or a duration such as 30s: Options.Leases
 //	companion         one blob of azlease.Options.Companions; may be given several times
 //	create_companions true: azlease.Options.CreateCompanions
-//	metadata          one key=value of Options.Metadata; may be given several times
 //	encryption_scope  Options.EncryptionScope
 //	endpoint          the URL of the account's blob service, for other clouds, custom
 //	                  domains and emulators, such as http://127.0.0.1:10000/account;
@@ -174,7 +173,6 @@ func parse(u *url.URL) (*target, error) {
 	}
 	t.opts = Options{
 		CreateContainer: p.Bool("create"),
-		Metadata:        p.Pairs("metadata"),
 		EncryptionScope: p.String("encryption_scope"),
 	}
 	if e := p.Endpoint("endpoint"); e != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"maps"
 	"net/http"
 	"os"
 	"strings"
@@ -30,8 +29,6 @@ type Options struct {
 	// Google's. Each write and each read uses the key once, and Cloud KMS charges for that. If
 	// the key is disabled, nobody can lead.
 	KMSKeyName string
-	// Metadata is custom metadata of the object, for people who list the bucket.
-	Metadata map[string]string
 }
 
 // Decider is one election, kept in one object of a bucket. It is a leaderelection.RaceDecider. Its
@@ -75,7 +72,6 @@ func NewDecider(client *storage.Client, bucket, object string, opts *Options) *D
 	b := &backend{in: bucket, name: object, client: func(context.Context) *storage.Client { return client }, distrusted: func() {}}
 	if opts != nil {
 		b.opts = *opts
-		b.opts.Metadata = maps.Clone(opts.Metadata)
 	}
 	d := &Decider{election: store.Election[token]{Store: b, Package: "gcs", Place: "gs://" + bucket + "/" + object, Wrong: checkNames(bucket, object)}}
 	if client == nil {
@@ -201,7 +197,7 @@ func (b *backend) Swap(ctx context.Context, at token, data []byte, _ *leaderelec
 
 // prepare sets what the SDK is to know of the object before the first byte.
 func (b *backend) prepare(w *storage.Writer, data []byte) {
-	w.ContentType, w.CacheControl, w.Metadata, w.KMSKeyName = "application/json", "no-store", b.opts.Metadata, b.opts.KMSKeyName
+	w.ContentType, w.CacheControl, w.KMSKeyName = "application/json", "no-store", b.opts.KMSKeyName
 	// Google refuses the write if the bytes do not add up to this. The
 	// SDK's own check compares only afterwards, when the record is written.
 	w.CRC32C, w.SendCRC32C = crc32.Checksum(data, castagnoli), true

@@ -354,7 +354,7 @@ func TestRenewedKey(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	for _, address := range []string{
 		"s3://elections/one", "gs://elections", "gs://elections/", "gs:///one", "gs://user@elections/one", "gs://elections:1/one",
-		"gs://elections/one?bucket=x", "gs://elections/one?kms_key=a&kms_key=b", "gs://elections/one?metadata=x",
+		"gs://elections/one?bucket=x", "gs://elections/one?kms_key=a&kms_key=b",
 		"gs://elections/one?anonymous=maybe", "gs://elections/one?endpoint=here", "gs://elections/one?%zz", "gs://elections/one#here",
 	} {
 		_, err := feedtest.Open(t.Context(), gcs.Open, address)
@@ -370,9 +370,8 @@ func TestOpenRefuses(t *testing.T) {
 // What the options say is what is written.
 func TestOptionsAreWritten(t *testing.T) {
 	for address, want := range map[string][]string{
-		"?": {`{"bucket":"elections","cacheControl":"no-store","contentType":"application/json","crc32c":"`},
-		"?kms_key=k&metadata=team=a%3Db&metadata=x=y&": {
-			"kmsKeyName=k", `"metadata":{"team":"a=b","x":"y"}`},
+		"?":           {`{"bucket":"elections","cacheControl":"no-store","contentType":"application/json","crc32c":"`},
+		"?kms_key=k&": {"kmsKeyName=k"},
 	} {
 		got := ""
 		d := feedtest.Opened(t, gcs.Open, "gs://elections/one"+address+"anonymous=true&endpoint="+front(t, func(r *httputil.ProxyRequest) {

@@ -26,7 +26,6 @@ import (
 // optional. Unknown parameters are errors, and so are repeated ones unless the list allows it:
 //
 //	kms_key         Options.KMSKeyName
-//	metadata        one key=value of Options.Metadata; may be given several times
 //	endpoint        where the service is, for emulators and private access, as
 //	                http://host:port (without a path, /storage/v1/ is added)
 //	anonymous       true: send no credentials
@@ -104,7 +103,6 @@ func parse(u *url.URL) (*target, error) {
 	}
 	t := &target{bucket: u.Host, object: strings.TrimPrefix(u.Path, "/"), anonymous: p.Bool("anonymous"), opts: Options{
 		KMSKeyName: p.String("kms_key"),
-		Metadata:   p.Pairs("metadata"),
 	}}
 	if e := p.Endpoint("endpoint"); e != nil {
 		if e.Path == "" || e.Path == "/" {

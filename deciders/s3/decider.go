@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"strings"
 	"time"
 
@@ -62,7 +61,7 @@ type backend struct {
 func NewDecider(client Client, bucket, key string, opts *Options) *Decider {
 	b := &backend{client: client, bucket: bucket, key: key, call: []func(*s3.Options){once}, distrusted: func() {}}
 	if opts != nil {
-		b.o = opts.clone()
+		b.o = *opts
 	}
 	b.opaque = b.o.OpaqueETags || answers.Directory(bucket)
 	d := &Decider{b: b, election: store.Election[token]{Store: b, Package: "s3", Place: fmt.Sprintf("S3 bucket %q, object %q", bucket, key)}}
@@ -78,7 +77,7 @@ func NewDecider(client Client, bucket, key string, opts *Options) *Decider {
 			d.election.Place += " in " + o.Region
 		}
 	}
-	if d.election.Wrong = errors.Join(checkNames(bucket, key), checkMetadata(b.o.Metadata)); client == nil {
+	if d.election.Wrong = checkNames(bucket, key); client == nil {
 		d.election.Wrong = errors.New("the client is nil")
 	}
 	return d
@@ -286,7 +285,6 @@ func (b *backend) put(ctx context.Context, key string, data []byte, at *token) (
 		SSEKMSKeyId:          given(b.o.SSEKMSKeyID),
 		ChecksumAlgorithm:    b.o.ChecksumAlgorithm,
 		ExpectedBucketOwner:  given(b.o.ExpectedBucketOwner),
-		Metadata:             b.o.Metadata,
 	}
 	if b.o.ChecksumAlgorithm == "" && !answers.Directory(b.bucket) { // which know no Content-MD5
 		sum := md5.Sum(data)
@@ -338,9 +336,6 @@ type Options struct {
 	// policy refuses writes without them. Empty: as the bucket has it, which is best for most.
 	ServerSideEncryption types.ServerSideEncryption
 	SSEKMSKeyID          string
-	// Metadata is metadata of the object, for people: names of letters, digits, "-", "_" and
-	// ".", values in printable ASCII, 2 KB in all.
-	Metadata map[string]string
 	// ExpectedBucketOwner is the account that must own the bucket: a bucket of
 	// that name in another account is refused with 403. Empty: any.
 	ExpectedBucketOwner string
@@ -356,33 +351,6 @@ type Options struct {
 	// UnquotedETag sends If-Match without quotes around the ETag, for servers
 	// that compare it as a bare string. Amazon, MinIO and R2 take it in quotes.
 	UnquotedETag bool
-}
-
-func (o *Options) clone() Options {
-	c := *o
-	c.Metadata = maps.Clone(o.Metadata)
-	return c
-}
-
-// checkMetadata says what no server would take.
-func checkMetadata(metadata map[string]string) error {
-	size := 0
-	for name, value := range metadata {
-		size += len(name) + len(value)
-		token := strings.ContainsFunc(name, func(r rune) bool {
-			return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.", r))
-		})
-		switch {
-		case name == "" || token:
-			return fmt.Errorf("the Metadata has the name %q: it may have letters, digits, '-', '_' and '.' only", name)
-		case strings.TrimSpace(value) != value || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
-			return fmt.Errorf("the Metadata %q is %q: it may have printable ASCII only, and no blank at either end", name, value)
-		}
-	}
-	if size > 2<<10 {
-		return fmt.Errorf("the Metadata has %d bytes: S3 takes 2048", size)
-	}
-	return nil
 }
 
 // given is nil for what is left out.

@@ -258,7 +258,7 @@ func TestOptionsAreSent(t *testing.T) {
 		h.ServeHTTP(w, r)
 	}))
 	defer server.Close()
-	if _, err := open(t, "s3://elections/one?verify=true&region=here&path_style=true&bucket_owner=123456789012&metadata=team=a%20b"+
+	if _, err := open(t, "s3://elections/one?verify=true&region=here&path_style=true&bucket_owner=123456789012"+
 		"&sse=aws:kms&sse_kms_key_id=key-1&checksum=CRC32&endpoint="+server.URL); err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +269,7 @@ func TestOptionsAreSent(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"X-Amz-Server-Side-Encryption": "aws:kms", "X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id": "key-1",
-		"X-Amz-Meta-Team": "a b", "Content-Type": "application/json",
+		"Content-Type": "application/json",
 	} {
 		if got := sent[http.MethodPut].Header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
@@ -283,18 +283,8 @@ func TestOptionsAreSent(t *testing.T) {
 	}
 }
 
-// What no server would take is refused by each call, and before anything is sent.
-func TestOptionsRefused(t *testing.T) {
-	for says, o := range map[string]s3.Options{
-		"letters, digits": {Metadata: map[string]string{"my team": "a"}},
-		"printable ASCII": {Metadata: map[string]string{"team": "ä"}},
-		"2048":            {Metadata: map[string]string{"team": strings.Repeat("a", 2048)}},
-		"no blank":        {Metadata: map[string]string{"team": "a "}},
-	} {
-		client := like(t, func(http.ResponseWriter, *http.Request, http.Handler) { t.Errorf("%s: a request was sent", says) })
-		_, err := s3.NewDecider(client, "elections", "one", &o).ReadCurrent(t.Context())
-		feedtest.Permanent(t, err, says)
-	}
+// Nothing is sent to an access point of several regions, which has no conditional writes.
+func TestMultiRegionIsRefused(t *testing.T) {
 	_, err := s3.NewDecider(like(t, nil), "arn:aws:s3::123456789012:accesspoint/m1.mrap", "one", nil).ReadCurrent(t.Context())
 	feedtest.Permanent(t, err, "multi-region")
 }
@@ -353,7 +343,6 @@ func openByURL(t *testing.T, endpoint string) {
 func TestOpenRefuses(t *testing.T) {
 	awstest.OpenRefuses(t, s3.Open, "s3", "bucket", map[string]string{
 		"s3://bucket/one?path_style=perhaps": "true or false",
-		"s3://bucket/one?metadata=team":      "key=value",
 		"s3://bucket?region=eu-central-1":    "1 to 1024",
 		"s3:///one?region=eu-central-1":      "bucket",
 		// Parameters that other clients of the store have, and an election does not need.

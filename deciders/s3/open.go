@@ -33,7 +33,6 @@ import (
 //	profile         a profile of the shared AWS configuration
 //	sse             Options.ServerSideEncryption, as AES256 or aws:kms
 //	sse_kms_key_id  Options.SSEKMSKeyID
-//	metadata        one key=value of Options.Metadata; may be given several times
 //	bucket_owner    Options.ExpectedBucketOwner
 //	checksum        Options.ChecksumAlgorithm, as CRC32
 //	opaque_etags    true: Options.OpaqueETags
@@ -64,7 +63,6 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 	o := &Options{
 		ServerSideEncryption: types.ServerSideEncryption(in.String("sse")),
 		SSEKMSKeyID:          in.String("sse_kms_key_id"),
-		Metadata:             in.Pairs("metadata"),
 		ExpectedBucketOwner:  in.String("bucket_owner"),
 		ChecksumAlgorithm:    types.ChecksumAlgorithm(in.String("checksum")),
 		OpaqueETags:          in.Bool("opaque_etags"),

@@ -117,22 +117,6 @@ func (p *Params) value(name string) string {
 	return ""
 }
 
-// Pairs takes a parameter that may be given several times, each a key=value; nil if it
-// is not given.
-func (p *Params) Pairs(name string) (pairs map[string]string) {
-	for _, v := range p.Strings(name) {
-		key, value, found := strings.Cut(v, "=")
-		if !found || key == "" {
-			p.Wrong("the parameter %q is %q; want key=value", name, v)
-		}
-		if pairs == nil {
-			pairs = map[string]string{}
-		}
-		pairs[key] = value
-	}
-	return pairs
-}
-
 // OneOf takes a parameter that has one of these values; empty if it is not given.
 func (p *Params) OneOf(name string, values ...string) string {
 	v := p.String(name)

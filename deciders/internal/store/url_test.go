@@ -25,7 +25,6 @@ type taken struct {
 	grace    time.Duration
 	endpoint string
 	driver   string
-	labels   map[string]string
 }
 
 func take(t *testing.T, raw string) (taken, error) {
@@ -41,7 +40,7 @@ func take(t *testing.T, raw string) (taken, error) {
 	got := taken{
 		driver: p.Take("the driver's", func(name string) bool { return strings.HasPrefix(name, "driver") }).Encode(),
 		name:   p.String("name"), names: p.Strings("server"), mode: p.OneOf("mode", "json", "xml"), create: p.Bool("create"),
-		replicas: p.Int("replicas", 1, 5), grace: p.Duration("grace"), labels: p.Pairs("label"),
+		replicas: p.Int("replicas", 1, 5), grace: p.Duration("grace"),
 	}
 	if e := p.Endpoint("endpoint"); e != nil {
 		got.endpoint = e.String()
@@ -50,8 +49,8 @@ func take(t *testing.T, raw string) (taken, error) {
 }
 
 func TestParams(t *testing.T) {
-	got, err := take(t, "x://h/k?name=n&server=a&server=b&mode=xml&create=true&replicas=3&grace=2s&endpoint=http://h:1/&driverTLS=1&driver=2&label=a=b=c&label=d=")
-	want := taken{"n", []string{"a", "b"}, "xml", true, 3, 2 * time.Second, "http://h:1/", "driver=2&driverTLS=1", map[string]string{"a": "b=c", "d": ""}}
+	got, err := take(t, "x://h/k?name=n&server=a&server=b&mode=xml&create=true&replicas=3&grace=2s&endpoint=http://h:1/&driverTLS=1&driver=2")
+	want := taken{"n", []string{"a", "b"}, "xml", true, 3, 2 * time.Second, "http://h:1/", "driver=2&driverTLS=1"}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -65,11 +64,10 @@ func TestWrongParams(t *testing.T) {
 	for raw, want := range map[string]string{
 		"x://h/k#1":                    "%23",
 		"x://h/k?a=%zz":                "invalid URL escape",
-		"x://h/k?nmae=n":               `no parameter "nmae"; there are create, endpoint, grace, label, mode, name, replicas, server and the driver's`,
+		"x://h/k?nmae=n":               `no parameter "nmae"; there are create, endpoint, grace, mode, name, replicas, server and the driver's`,
 		"x://h/k?name=a&name=b":        `"name" is given 2 times`,
 		"x://h/k?name=":                `"name" has no value`,
 		"x://h/k?mode=yaml":            `"mode" is "yaml"; want json or xml`,
-		"x://h/k?label=a":              `"label" is "a"; want key=value`,
 		"x://h/k?create=maybe":         `"create" is "maybe"; want true or false`,
 		"x://h/k?replicas=6":           `"replicas" is "6"; want a number from 1 to 5`,
 		"x://h/k?grace=-1s":            `"grace" is "-1s"; want a duration`,

@@ -23,7 +23,6 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/open"
 	"github.com/c8e606e4/leaderelection/deciders/postgres"
 	"github.com/c8e606e4/leaderelection/deciders/redis"
-	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
 	"github.com/c8e606e4/leaderelection/deciders/sql/mysql"
 	"github.com/c8e606e4/leaderelection/deciders/zookeeper"
 	"github.com/c8e606e4/leaderelection/lifeline"
@@ -32,7 +31,7 @@ import (
 var stores = open.Stores{
 	"etcd": open.With(etcd.Open), "nats": open.With(natskv.Open), "postgres": open.With(postgres.Open),
 	"redis": open.With(redis.Open), "zookeeper": open.With(zookeeper.Open), "mysql": open.With(mysql.Open),
-	"kubernetes": open.With(kubernetes.Open), "rethinkdb": open.With(rethinkdb.Open), "consul": open.With(consul.Open),
+	"kubernetes": open.With(kubernetes.Open), "consul": open.With(consul.Open),
 }
 
 // keys are the registers that leaders work on.

@@ -29,8 +29,7 @@
 // of two replicas must have it, and repeats a token now and then. With -beyond clocks are a term
 // ahead or behind, which the promise does not cover.
 //
-// It needs Linux 5.19, root, iproute2 and /dev/net/tun, and the store's programs. Make chaos leaves out
-// rethinkdb, whose program no registry has.
+// It needs Linux 5.19, root, iproute2 and /dev/net/tun, and the store's programs.
 package main
 
 import (
@@ -87,8 +86,6 @@ func run(args []string) error {
 			return buildPrograms(".", args[1])
 		case "registers":
 			return serveRegisters(args[1])
-		case "table":
-			return makeTable(args[1])
 		case "dump":
 			return dump(args[1])
 		}

@@ -13,8 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 )
 
 // setup is how a store's servers are started, each on a host of its own.
@@ -36,7 +34,6 @@ var setups = map[string]setup{
 	"mariadb":     {2, nil, mariaDBPair},
 	"kubernetes":  {2, []string{"etcd", "kube"}, kubernetesServer},
 	"consul":      {3, []string{"consul"}, consulCluster},
-	"rethinkdb":   {3, nil, rethinkDBCluster},
 }
 
 func storeNames() []string { return slices.Sorted(maps.Keys(setups)) }
@@ -216,46 +213,6 @@ func consulCluster(w *world, s *cluster, programs []string) error {
 	}
 	s.url = "consul://" + s.nodes[0].addr + ":8500/elections/one"
 	return s.startAll()
-}
-
-// rethinkDBCluster is three servers, each of which has the table, which elect its primary among
-// themselves. No registry has the program: the rethinkdb on the PATH is used.
-func rethinkDBCluster(w *world, s *cluster, _ []string) error {
-	s.start = func(h *host) error {
-		args := []string{"rethinkdb", "--directory", w.data(h), "--bind", "all", "--canonical-address", h.addr, "--no-http-admin", "--no-update-check", "--cache-size", "64"}
-		for _, peer := range s.nodes {
-			if peer != h {
-				args = append(args, "--join", peer.addr+":29015")
-			}
-		}
-		return w.server(h, args...)
-	}
-	s.url = "rethinkdb://" + s.each(",", func(h *host) string { return h.addr + ":28015" }) + "/test/elections/one"
-	if err := s.startAll(); err != nil {
-		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	return until("making the table", func() error { return w.registers.run(exec.Command(self, "table", s.nodes[0].addr)) })
-}
-
-// makeTable is the process that makes the table, once all servers have found one another.
-func makeTable(addr string) error {
-	session, err := r.Connect(r.ConnectOpts{Address: addr + ":28015"})
-	if err != nil {
-		return err
-	}
-	defer session.Close()
-	var names []string
-	if err := r.DB("rethinkdb").Table("server_status").Field("name").ReadAll(&names, session); err != nil {
-		return err
-	}
-	if len(names) < 3 {
-		return fmt.Errorf("of three servers there are %d", len(names))
-	}
-	return r.DB("test").TableCreate("elections", r.TableCreateOpts{Replicas: 3, Durability: "hard"}).Exec(session) // each cluster begins with this database
 }
 
 // pair is a primary and its standby, whose answer the primary waits for. Its address moves
