@@ -39,17 +39,7 @@ func BenchmarkValueInFuture(b *testing.B) {
 	}
 }
 
-// BenchmarkNowParallel and BenchmarkValueInFutureParallel: the same, from many
-// goroutines at once, on one view.
-func BenchmarkNowParallel(b *testing.B) {
-	b.SetParallelism(64)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			_ = time.Now()
-		}
-	})
-}
-
+// BenchmarkValueInFutureParallel: the same, from many goroutines at once, on one view.
 func BenchmarkValueInFutureParallel(b *testing.B) {
 	v := viewtest.New(nil, 0)
 	v.Set(time.Now().Add(24 * time.Hour))
@@ -214,36 +204,6 @@ func BenchmarkStoreOperations(b *testing.B) {
 			b.ReportMetric(per(polls, le.OpRead), "polling-standby-reads/term")
 			b.ReportMetric(per(polls, le.OpAcquire), "polling-standby-writes/term")
 			b.ReportMetric(per(pushed), "pushed-standby-ops/term")
-		})
-	}
-	b.ReportMetric(0, "ns/op")
-}
-
-// BenchmarkOutage: the most operations that one candidate makes in any second of
-// an outage of an hour.
-func BenchmarkOutage(b *testing.B) {
-	for b.Loop() {
-		inBubble(b, "outage", func(t *testing.T) {
-			most := 0
-			for _, term := range []time.Duration{time.Second, 5 * time.Second, T, time.Minute} {
-				d := memory.NewDecider()
-				a := join(t, d, "a", polled, func(c *config) { c.TermLength, c.MaxClockSkew = term, term/15 })
-				sleep(term)
-				a.store.Inject(memory.LoseRequests())
-				begin := time.Now()
-				sleep(time.Hour)
-				ops := a.opsSince(begin)
-				for i := range ops {
-					n := 1
-					for _, later := range ops[i+1:] {
-						if later.Start.Sub(ops[i].Start) < time.Second {
-							n++
-						}
-					}
-					most = max(most, n)
-				}
-			}
-			b.ReportMetric(float64(most), "most-ops/s")
 		})
 	}
 	b.ReportMetric(0, "ns/op")
