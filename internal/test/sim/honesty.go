@@ -296,7 +296,7 @@ func (r *recorder) hears(a *actor, e *le.RaceEntry, how source) {
 func (r *recorder) hush(a *actor, how source) {
 	_, now := a.clock.Both()
 	a.quiet = max(a.quiet, now+r.measuredWait)
-	if p := a.proc; p != nil && how != wasPushed {
+	if p := a.proc; p != nil && how != wasPushed && !a.late {
 		a.surely = max(a.surely, now+p.term+p.allowance(p.term))
 	}
 }

@@ -38,6 +38,7 @@ type actor struct {
 	doubts   bool              // it has read one of these since the newest was last proved
 	quiet    time.Duration     // by its monotonic clock it is quiet until then: see hears, at most
 	surely   time.Duration     // and at least
+	late     bool              // what it is told now came after its caller's patience: it may have been given up
 	readAt   reading           // when the last read that was answered began, by its clock
 	readTrue time.Duration     // and in true time
 	open     time.Duration     // true time at or after which a read must begin before the next write; 0 where nothing is open
@@ -266,6 +267,9 @@ func (r *recorder) answered(o *op, e *le.RaceEntry, token le.LeaderToken, err er
 	a.worked = a.worked || err == nil
 	a.wrote = a.wrote || err == nil && o.write != nil
 	inTime := o.ctx.Err() == nil // else it has been given up
+	_, now := a.clock.Both()
+	a.late = a.proc != nil && now-o.mono >= a.proc.term/4
+	defer func() { a.late = false }()
 	if o.write != nil {
 		r.writeAnswered(o, token, err, inTime)
 		return
