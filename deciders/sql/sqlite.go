@@ -132,9 +132,6 @@ func inspectSQLite(ctx context.Context, db Asker, schema, table string) (string,
 	return file, nil
 }
 
-// full is a value of PRAGMA synchronous.
-const full = 2
-
 // durabilitySQLite asks one connection of the pool; the others are made alike.
 func durabilitySQLite(ctx context.Context, db *sql.DB) ([]durability.Warning, error) {
 	c, err := db.Conn(ctx)
@@ -147,7 +144,7 @@ func durabilitySQLite(ctx context.Context, db *sql.DB) ([]durability.Warning, er
 		return nil, err
 	}
 	var all warnings
-	if synchronous < full {
+	if synchronous < 2 { // FULL
 		all.add(fmt.Sprintf("synchronous is %d: a loss of power forgets confirmed writes, and an election number may come twice", synchronous), "set PRAGMA synchronous = FULL in each connection")
 	}
 	return all, nil

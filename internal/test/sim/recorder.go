@@ -269,7 +269,6 @@ func (r *recorder) answered(o *op, e *le.RaceEntry, token le.LeaderToken, err er
 	inTime := o.ctx.Err() == nil // else it has been given up
 	_, now := a.clock.Both()
 	a.late = a.proc != nil && now-o.mono >= a.proc.term/4
-	defer func() { a.late = false }()
 	if o.write != nil {
 		r.writeAnswered(o, token, err, inTime)
 		return
