@@ -101,8 +101,8 @@ func TestRule05ReadsCountFromTheirStart(t *testing.T) {
 		d := memory.NewDecider()
 		held := rival(3)
 		d.Replace(held)
-		a := join(t, d, "a", faulty(memory.Always(memory.Fault{AnswerDelay: 2 * time.Second}).On(memory.Read)), polled)
-		sleep(2 * T) // reads begin at 0, 7.5 and 15 s; the last is answered at 17 s, 1 s after TermExpiry + S
+		a := join(t, d, "a", faulty(memory.Always(memory.Fault{AnswerDelay: 3 * time.Second}).On(memory.Read)), polled, func(c *config) { c.PollInterval = time.Second })
+		sleep(2 * T) // one read follows the other: that of 15 s is answered at 18 s, 2 s after TermExpiry + S
 		a.leads(t)
 		last, claimed := time.Time{}, a.opsSince(time.Time{}, le.OpAcquire)[0].Start
 		for _, op := range a.opsSince(time.Time{}, le.OpRead) {
