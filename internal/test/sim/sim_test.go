@@ -109,7 +109,7 @@ func TestSkewedBelieved(t *testing.T) {
 		p.Stamp = 0 // nothing shows that a clock is wrong
 		return p
 	})
-	if n := counts["overlaps"]; n < *seedCount/50 && *oneSeed < 0 {
+	if n := counts["overlaps"]; n < *seedCount/50 && *oneSeed < 0 && *seedCount >= 500 { // of few seeds it says nothing
 		t.Errorf("%d times only were two views beyond the bound at once", n)
 	}
 }
