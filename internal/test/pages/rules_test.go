@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	ruleRow  = regexp.MustCompile(`(?m)^\| (\d+) \| .+ \| (.+) \|$`)
+	ruleRow  = regexp.MustCompile(`(?m)^\| (\d+) \| .+? \| (.+?) \|`)
 	ruleTest = regexp.MustCompile("`(Test\\w+)`")
 	testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	ofLease  = regexp.MustCompile(`^TestLeaseRule(\d)`)
