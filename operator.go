@@ -169,10 +169,10 @@ func (e *DamagedRecordError) Is(target error) bool { return target == ErrPermane
 // smaller than the record's number.
 //
 // Unless force is true, Reset refuses (ErrRefused) while the term of a leader, a hold or a
-// reservation runs. It also refuses if nobody can know that, because the record is damaged, emptied
-// (RaceEntry.Emptied) or Unsynchronized. Force it only when all candidates have been stopped, or
-// have not reached the store for a term. A candidate that is paused or cut off acts until its view
-// ends, and another may lead by then.
+// reservation runs, and for a term longer, since clocks may differ. It also refuses if nobody can know
+// that, because the record is damaged, emptied (RaceEntry.Emptied) or Unsynchronized. Force it only
+// when all candidates have been stopped, or have not reached the store for a term. A candidate that is
+// paused or cut off acts until its view ends, and another may lead by then.
 //
 // If there is no record, Reset writes one even without force. Nobody can tell then whether a
 // leader of a deleted record still acts: stop all candidates before, and wait for a term. If

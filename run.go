@@ -103,11 +103,11 @@ func (o *OnceOptions) faults(c *Config, once bool) []error {
 }
 
 // StartOnce is [Config.Once] for a program that runs its job in its own way, in OnElected. The
-// campaign leads once, and ends with that leadership. [Campaign.Wait] returns why. If it has not led,
-// that is what Once returns then. If the job was not begun, or if o has HoldOnSuccess and the job has
-// not succeeded, call [Campaign.DropHold] before OnElected returns.
-//
-// Unlike for Once, a Hold of zero means none, and a negative Wait is without limit.
+// campaign leads once, and ends with that leadership: end ctx when the job is done, since the lease
+// is kept if OnElected just returns. [Campaign.Wait] returns why. If it has not led, that is what
+// Once returns then. If the job was not begun, or if o has HoldOnSuccess and the job has not
+// succeeded, call [Campaign.DropHold] before OnElected returns. Unlike for Once, a Hold of zero means
+// none, and a negative Wait is without limit.
 func (c Config) StartOnce(ctx context.Context, o OnceOptions) (*Campaign, error) {
 	return c.startHeld(ctx, o, single{on: true, wait: o.Wait}, o.faults(&c, false)...)
 }

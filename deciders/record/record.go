@@ -238,8 +238,8 @@ func encode(v any) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
-// Check returns Marshal's error for e at less cost: it counts the size only roughly. It is for
-// stores that keep entries in another form.
+// Check returns Marshal's error for e at less cost: it counts the bytes of all
+// text, but not the form around it. It is for stores that keep entries in another form.
 func Check(e *leaderelection.RaceEntry) error {
 	if e == nil {
 		return refused("there is no entry (nil) to store")
@@ -247,8 +247,13 @@ func Check(e *leaderelection.RaceEntry) error {
 	if err := check(e); err != nil {
 		return refused(err.Error())
 	}
-	if n := len(e.ConnectionParams); n > MaxSize/4*3 { // base64 makes 4 bytes of 3
-		return tooLarge(base64.StdEncoding.EncodedLen(n))
+	size := len(e.LeaderID) + len(strings.Join(e.HostPort, "")) + base64.StdEncoding.EncodedLen(len(e.ConnectionParams)) +
+		len(e.Incarnation) + len(e.WriteID) + len(e.Successor)
+	for name, value := range e.Extra {
+		size += len(name) + len(value)
+	}
+	if size > MaxSize {
+		return tooLarge(size)
 	}
 	return nil
 }
@@ -297,7 +302,7 @@ func refused(why string) error {
 }
 
 func tooLarge(size int) error {
-	return refused(fmt.Sprintf("it takes %d bytes, and %d are allowed: keep ConnectionParams and HostPort short", size, MaxSize))
+	return refused(fmt.Sprintf("it takes %d bytes, and %d are allowed: keep LeaderID, HostPort and ConnectionParams short", size, MaxSize))
 }
 
 func parse(data []byte) (*leaderelection.RaceEntry, error) {
