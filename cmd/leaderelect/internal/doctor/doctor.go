@@ -74,13 +74,13 @@ func (x *Exam) Run(ctx context.Context) bool {
 	return s.well
 }
 
-// session is one examination.
 type session struct {
 	*Exam
 	ctx    context.Context
 	well   bool
 	last   *leaderelection.RaceEntry // what the scratch record is, with its token
 	stale  leaderelection.LeaderToken
+	own    string // the Incarnation of the election's record
 	reads  []time.Duration
 	writes []time.Duration
 }
@@ -98,7 +98,6 @@ func (s *session) call() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(s.ctx, max(s.Term/4, time.Second), fmt.Errorf("no answer within %v", max(s.Term/4, time.Second)))
 }
 
-// read looks at the record itself.
 func (s *session) read() bool {
 	ctx, cancel := s.call()
 	defer cancel()
@@ -113,6 +112,7 @@ func (s *session) read() bool {
 		s.tell("reading the record", Fail, err.Error(), "check the URL, that the store answers and has the place, and the permission to read it")
 		return false
 	}
+	s.own = e.Incarnation
 	detail := fmt.Sprintf("in %s: nobody has led yet", Took(took))
 	switch {
 	case e.ElectionNumber == leaderelection.NoElections:
@@ -142,14 +142,14 @@ func (s *session) read() bool {
 	return true
 }
 
-// entry is the next scratch record.
+// examiner is the LeaderID of what an examination writes until it leaves the record vacant.
+const examiner = "leaderelect-doctor"
+
 func (s *session) entry(token leaderelection.LeaderToken) *leaderelection.RaceEntry {
-	e := &leaderelection.RaceEntry{LeaderID: "leaderelect-doctor", TermExpiry: time.Now().UTC(), TermLength: s.Term,
+	return &leaderelection.RaceEntry{LeaderID: examiner, TermExpiry: time.Now().UTC(), TermLength: s.Term,
 		ElectionNumber: s.last.ElectionNumber + 1, Incarnation: rand.Text(), Token: token}
-	return e
 }
 
-// put writes to the scratch record.
 func (s *session) put(token leaderelection.LeaderToken) error {
 	time.Sleep(s.Pause)
 	ctx, cancel := s.call()
@@ -166,7 +166,6 @@ func (s *session) put(token leaderelection.LeaderToken) error {
 	return nil
 }
 
-// write looks whether the scratch record can be written, and read back.
 func (s *session) write() bool {
 	const check = "writing a scratch record"
 	ctx, cancel := s.call()
@@ -175,6 +174,10 @@ func (s *session) write() bool {
 	e, err := s.Scratch.ReadCurrent(ctx)
 	if err != nil {
 		s.tell(check, Fail, err.Error(), advice)
+		return false
+	}
+	if e.LeaderID != "" && e.LeaderID != examiner || e.Hold > 0 || e.Successor != "" || e.Incarnation != "" && e.Incarnation == s.own {
+		s.tell(check, Fail, "an election has this record, and doctor writes over none", "name another record by --scratch, which no election has")
 		return false
 	}
 	s.last = e
@@ -233,7 +236,6 @@ func (s *session) refused(check string, token leaderelection.LeaderToken) {
 	}
 }
 
-// race looks whether of many writes at the same time one wins.
 func (s *session) race() {
 	const check, rounds, racers = "of many writes at once one wins", 5, 8
 	failures := 0
@@ -307,7 +309,6 @@ func (s *session) latency() {
 	}
 }
 
-// feed looks whether the store tells of changes.
 func (s *session) feed() {
 	const check = "the feed of changes"
 	f, ok := s.Scratch.(leaderelection.ChangeFeed)
@@ -337,7 +338,6 @@ func (s *session) feed() {
 	s.tell(check, Warn, "a change was not told within 10 s", "candidates poll where the feed is silent: hand-overs are slower")
 }
 
-// tidy leaves the scratch record vacant.
 func (s *session) tidy() {
 	time.Sleep(s.Pause)
 	ctx, cancel := s.call()

@@ -223,7 +223,7 @@ func (t Times) Extend() time.Duration { return (t.Span - t.Grace - t.Margin) / 2
 func TimesFor(term, skew, grace time.Duration) (Times, error) {
 	span := term - skew
 	t := Times{Span: span, Margin: min(max(span/16, 50*time.Millisecond), time.Second), Grace: grace}
-	most := span*3/8 - t.Margin
+	most := span/8*3 - t.Margin
 	if grace == 0 {
 		t.Grace = min(span/4, 10*time.Second, most)
 	}
@@ -231,7 +231,7 @@ func TimesFor(term, skew, grace time.Duration) (Times, error) {
 	case most <= 0:
 		return t, fmt.Errorf("--term %v with a skew of %v is too short to run a command in: take a term of %v at least", term, skew, (skew + 200*time.Millisecond).Round(time.Millisecond))
 	case grace > most:
-		need := skew + (grace+time.Second)*8/3
+		need := skew + (grace+time.Second)/3*8
 		return t, fmt.Errorf("--grace %v does not fit into --term %v with a skew of %v: a command that is to be dead when the view ends has %v at most; take that, or a --term of %v",
 			grace, term, skew, most.Round(time.Millisecond), need.Round(time.Second))
 	}

@@ -295,7 +295,7 @@ func (s *server) refusal(r *http.Request) string {
 		}
 		return ""
 	}
-	const local = "only from this machine, or, where the sidecar is given a --secret-file, with its secret as Authorization: Bearer"
+	const local = "only from this machine and not through a proxy, or, if the sidecar is given a --secret-file, with its secret as Authorization: Bearer"
 	if !asker(r).Addr().IsLoopback() || !loopback(r.Host) {
 		return local
 	}
