@@ -74,7 +74,7 @@ func (c *Campaign) follow(now instant) {
 
 // why returns the cause with its facts.
 func (c *Campaign) why(cause error) error {
-	if cause == ErrClockSkew { //nolint:errorlint // it is the lease's own
+	if cause == ErrClockSkew { // it is the lease's own
 		return c.clock.fault()
 	}
 	return cause

@@ -724,7 +724,7 @@ func FuzzProxy(f *testing.F) {
 	front := address(server(f, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if x := recover(); x != nil {
-				if x != http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
+				if x != http.ErrAbortHandler { // as net/http compares it
 					failed("a panic: %v", x)
 				}
 				panic(http.ErrAbortHandler)
