@@ -111,6 +111,7 @@ func readCurrent(ctx context.Context, d RaceDecider) (*RaceEntry, error) {
 	case e == nil:
 		return nil, fmt.Errorf("leaderelection: the RaceDecider's ReadCurrent returned nil without an error: %w", ErrPermanent)
 	}
+	e = e.Clone() // the decider may use its own again
 	if err := e.damaged(); err != nil {
 		return nil, fmt.Errorf("leaderelection: the record at %s: %w", placeOf(d), err)
 	}
@@ -123,7 +124,7 @@ func writeEntry(ctx context.Context, d RaceDecider, e *RaceEntry) (LeaderToken, 
 	if err := e.damaged(); err != nil {
 		return nil, err
 	}
-	token, err := d.WriteEntry(ctx, e)
+	token, err := d.WriteEntry(ctx, e.Clone())
 	switch {
 	case err != nil:
 		return nil, err

@@ -258,11 +258,12 @@ func (c *Campaign) writeFailed(a *answer, now instant) {
 	c.l.open(a.over)
 	var lost *LostRaceError
 	if errors.As(a.err, &lost) && lost.Current != nil {
-		if err := lost.Current.damaged(); err != nil {
+		current := lost.Current.Clone()
+		if err := current.damaged(); err != nil {
 			c.outage.Failed(now.mono, a.kind.does(), "the record that refused a write cannot be used", "err", err)
 			return
 		}
-		c.learn(lost.Current, a.start, now, wasRead)
+		c.learn(current, a.start, now, wasRead)
 	}
 }
 

@@ -90,6 +90,7 @@ func (c *Campaign) tendFeed(wake *alarm) {
 			if e == nil {
 				continue
 			}
+			e = e.Clone()
 			if ended = e.damaged(); ended != nil {
 				break
 			}

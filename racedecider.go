@@ -227,7 +227,8 @@ type RaceDecider interface {
 
 // ChangeFeed is implemented by a RaceDecider whose store can report changes. A feed carries
 // news and never decides: all safety rests on WriteEntry. A feed that falls silent, repeats
-// itself, comes late or reports what never was costs time, not safety.
+// itself, comes late or reports what never was costs time, not safety, since WriteEntry refuses
+// the Token of what is not the record.
 //
 // So a feed may report a state before the store has committed it, even one that the store
 // then undoes: a leadership, an extension or a vacancy that nobody will ever read. Some

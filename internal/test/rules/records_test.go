@@ -5,6 +5,7 @@ package rules
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -53,6 +54,75 @@ func TestRule14EveryWriteRaisesTheOrder(t *testing.T) {
 			numbers[e.ElectionNumber] = e.Extension
 		}
 	})
+}
+
+// spoiler is a decider that breaks the contract on who owns an entry: it writes over what WriteEntry was
+// given, and in settle over all that it has returned.
+type spoiler struct {
+	*memory.Decider
+	given chan *le.RaceEntry
+}
+
+func spoil(e *le.RaceEntry) { *e = le.RaceEntry{ElectionNumber: e.ElectionNumber, Token: e.Token} }
+
+func (s spoiler) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
+	e, err := s.Decider.ReadCurrent(ctx)
+	s.given <- e
+	return e, err
+}
+
+func (s spoiler) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
+	token, err := s.Decider.WriteEntry(ctx, e)
+	if spoil(e); errors.Is(err, le.ErrLostRace) {
+		current := s.Entry()
+		s.given <- current
+		return nil, &le.LostRaceError{Current: current}
+	}
+	return token, err
+}
+
+func (s spoiler) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
+	return func(yield func(*le.RaceEntry, error) bool) {
+		for e, err := range s.Decider.Changes(ctx) {
+			if !yield(e, err) {
+				return
+			}
+			spoil(e)
+		}
+	}
+}
+
+// settle sleeps, and spoils what was returned.
+func (s spoiler) settle(d time.Duration) {
+	for range d / (100 * time.Millisecond) {
+		for sleep(100 * time.Millisecond); len(s.given) > 0; {
+			spoil(<-s.given)
+		}
+	}
+}
+
+// Rule 14: a record that the campaign has taken in changes no more, whatever the decider does with it.
+func TestRule14EntriesAreCopied(t *testing.T) {
+	for kind := range styles {
+		scene(t, kind, func(t *testing.T) {
+			s := spoiler{memory.NewDecider(), make(chan *le.RaceEntry, 100)}
+			spoiled := func(c *config) {
+				if c.Decider = s; kind == "polled" {
+					c.Decider = struct{ le.RaceDecider }{s}
+				}
+			}
+			a, b := join(t, s.Decider, "a", spoiled), join(t, s.Decider, "b", spoiled)
+			for n := 1; n <= 5; n++ {
+				if s.settle(time.Minute); a.count()+b.count() != n {
+					t.Fatalf("%d and %d leaderships, want %d", a.count(), b.count(), n)
+				}
+				s.Replace(rival(s.Entry().ElectionNumber + 1))
+				if s.settle(T); s.Entry().LeaderID != "rival" {
+					t.Fatal("a living leader's record was written over")
+				}
+			}
+		})
+	}
 }
 
 // lying is a decider whose reads return what the test wants.
