@@ -59,7 +59,7 @@ func TestBadPlaces(t *testing.T) {
 
 	key := base64.StdEncoding.EncodeToString([]byte("a wrong one"))
 	for _, err := range feedtest.Errors(t, azblob.NewDecider(keyed(t, server, key, nil), containerName, "one", nil)) {
-		feedtest.Permanent(t, err, server+"/elections/one", "not permitted") // the service itself says AuthenticationFailed
+		feedtest.Denied(t, err, server+"/elections/one", "not permitted") // the service itself says AuthenticationFailed
 		if strings.Contains(err.Error(), key) {
 			t.Errorf("the error has the key: %v", err)
 		}
@@ -121,37 +121,33 @@ func TestNamesThatCannotBe(t *testing.T) {
 // What the service itself says, and no emulator does.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
-		status    int
-		code      string
-		permanent bool
-		says      string
+		status int
+		code   string
+		is     func(testing.TB, error, ...string)
+		says   string
 	}{
-		{403, "AuthorizationPermissionMismatch", true, "Storage Blob Data Contributor"},
-		{403, "AuthorizationFailure", true, "firewall"},
-		{403, "AuthenticationFailed", true, "expired"},
-		{401, "InvalidAuthenticationInfo", true, "expired"},
-		{403, "AccountIsDisabled", true, ""},
-		{400, "InvalidResourceName", true, "names and options"},
-		{409, "BlobImmutableDueToPolicy", true, "immutability"},
-		{409, "BlobArchived", true, "tier"},
-		{409, "InvalidBlobType", true, "block blob"},
-		{404, "ContainerNotFound", true, "no such container"},
-		{409, "ContainerBeingDeleted", false, ""},
-		{503, "ServerBusy", false, ""},
-		{500, "OperationTimedOut", false, ""},
-		{429, "TooManyRequests", false, ""},
-		{412, "LeaseIdMissing", false, "az storage blob lease break"},
-		{412, "LeaseIdMismatchWithBlobOperation", false, "az storage blob lease break"},
-		{400, "Md5Mismatch", false, ""},
+		{403, "AuthorizationPermissionMismatch", feedtest.Denied, "Storage Blob Data Contributor"},
+		{403, "AuthorizationFailure", feedtest.Denied, "firewall"},
+		{403, "AuthenticationFailed", feedtest.Denied, "expired"},
+		{401, "InvalidAuthenticationInfo", feedtest.Denied, "expired"},
+		{403, "AccountIsDisabled", feedtest.Denied, ""},
+		{400, "InvalidResourceName", feedtest.Permanent, "names and options"},
+		{409, "BlobImmutableDueToPolicy", feedtest.Permanent, "immutability"},
+		{409, "BlobArchived", feedtest.Permanent, "tier"},
+		{409, "InvalidBlobType", feedtest.Permanent, "block blob"},
+		{404, "ContainerNotFound", feedtest.Permanent, "no such container"},
+		{409, "ContainerBeingDeleted", feedtest.Passing, ""},
+		{503, "ServerBusy", feedtest.Passing, ""},
+		{500, "OperationTimedOut", feedtest.Passing, ""},
+		{429, "TooManyRequests", feedtest.Passing, ""},
+		{412, "LeaseIdMissing", feedtest.Passing, "az storage blob lease break"},
+		{412, "LeaseIdMismatchWithBlobOperation", feedtest.Passing, "az storage blob lease break"},
+		{400, "Md5Mismatch", feedtest.Passing, ""},
 	} {
 		t.Run(c.code, func(t *testing.T) {
 			d := azblob.NewDecider(inProcess(t, newFake(), func(*http.Request) httpfault.Fault { return refusal(c.status, c.code) }), containerName, "one", nil)
 			for _, err := range feedtest.Errors(t, d) {
-				if c.permanent {
-					feedtest.Permanent(t, err, c.says, "/elections/one")
-				} else {
-					feedtest.Passing(t, err, c.says)
-				}
+				c.is(t, err, c.says, "/elections/one")
 			}
 		})
 	}
@@ -173,19 +169,19 @@ func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, 
 
 func TestOtherErrors(t *testing.T) {
 	for name, c := range map[string]struct {
-		err       error
-		permanent bool
+		err error
+		is  func(testing.TB, error, ...string)
 	}{
-		"token refused":     {&azidentity.AuthenticationFailedError{RawResponse: &http.Response{StatusCode: 400, Body: http.NoBody, Request: &http.Request{URL: &url.URL{}}}}, true},
-		"token server down": {&azidentity.AuthenticationFailedError{RawResponse: &http.Response{StatusCode: 503, Body: http.NoBody, Request: &http.Request{URL: &url.URL{}}}}, false},
-		"login unreachable": {&azidentity.AuthenticationFailedError{}, false},
-		"no network":        {io.ErrUnexpectedEOF, false},
+		"token refused":     {&azidentity.AuthenticationFailedError{RawResponse: &http.Response{StatusCode: 400, Body: http.NoBody, Request: &http.Request{URL: &url.URL{}}}}, feedtest.Denied},
+		"token server down": {&azidentity.AuthenticationFailedError{RawResponse: &http.Response{StatusCode: 503, Body: http.NoBody, Request: &http.Request{URL: &url.URL{}}}}, feedtest.Passing},
+		"login unreachable": {&azidentity.AuthenticationFailedError{}, feedtest.Passing},
+		"no network":        {io.ErrUnexpectedEOF, feedtest.Passing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := azblob.NewDecider(over(t, &http.Client{Transport: failing{c.err}}), containerName, "one", nil)
 			for _, err := range feedtest.Errors(t, d) {
-				if err == nil || errors.Is(err, leaderelection.ErrPermanent) != c.permanent || !errors.Is(err, c.err) {
-					t.Errorf("%v; want permanent: %v", err, c.permanent)
+				if c.is(t, err); !errors.Is(err, c.err) {
+					t.Errorf("%v does not wrap %v", err, c.err)
 				}
 			}
 		})

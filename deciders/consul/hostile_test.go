@@ -201,29 +201,29 @@ func TestFalseAnswersToReads(t *testing.T) {
 // What Consul says no with is said for good only if no retry helps, with what to do.
 func TestRefusals(t *testing.T) {
 	for _, no := range []struct {
-		status    int
-		text      string
-		permanent bool
-		words     string
+		status int
+		text   string
+		is     func(testing.TB, error, ...string)
+		words  string
 	}{
-		{403, "Permission denied: token with AccessorID '00000000-0000-0000-0000-000000000002' lacks permission 'key:read' on \"elections/one\"", true, `key "elections/one" { policy = "write" }`},
-		{403, "rpc error making call: ACL not found", true, "token"},
-		{403, "Endpoint is blocked by agent configuration", true, "block_endpoints"},
-		{403, "Access is restricted", true, "allow_write_http_from"},
-		{403, "<html>Forbidden by the corporate firewall", false, "firewall"},
-		{401, "<html>who are you", false, "401 Unauthorized"},
-		{400, "Client sent an HTTP request to an HTTPS server.\n", true, "tls=true"},
-		{400, `Invalid query parameter: "ns" - Namespaces are a Consul Enterprise feature`, true, "Namespace"},
-		{413, "Request body(600000 bytes) too large, max size: 524288 bytes.", true, "kv_max_value_size"},
-		{429, "Your IP is issuing too many concurrent connections, please rate limit your calls\n", false, "http_max_conns_per_client"},
-		{500, "No cluster leader", false, "no leader just now"},
-		{500, "rpc error making call: rpc error making call: node is not the leader", false, "no leader just now"},
-		{500, "rpc error making call: raft apply failed: leadership lost while committing log", false, "no leader just now"},
-		{500, "No path to datacenter", false, "datacenter"},
-		{500, "rpc error making call: EOF", false, "rpc error making call: EOF"},
-		{503, "rate limit exceeded for operation that can only be performed by the leader, try again later", false, "rate limit"},
-		{404, "Invalid URL path: not a recognized HTTP API endpoint\n", false, "proxy"},
-		{302, "", false, "proxy"},
+		{403, "Permission denied: token with AccessorID '00000000-0000-0000-0000-000000000002' lacks permission 'key:read' on \"elections/one\"", feedtest.Denied, `key "elections/one" { policy = "write" }`},
+		{403, "rpc error making call: ACL not found", feedtest.Denied, "token"},
+		{403, "Endpoint is blocked by agent configuration", feedtest.Permanent, "block_endpoints"},
+		{403, "Access is restricted", feedtest.Permanent, "allow_write_http_from"},
+		{403, "<html>Forbidden by the corporate firewall", feedtest.Passing, "firewall"},
+		{401, "<html>who are you", feedtest.Passing, "401 Unauthorized"},
+		{400, "Client sent an HTTP request to an HTTPS server.\n", feedtest.Permanent, "tls=true"},
+		{400, `Invalid query parameter: "ns" - Namespaces are a Consul Enterprise feature`, feedtest.Permanent, "Namespace"},
+		{413, "Request body(600000 bytes) too large, max size: 524288 bytes.", feedtest.Permanent, "kv_max_value_size"},
+		{429, "Your IP is issuing too many concurrent connections, please rate limit your calls\n", feedtest.Passing, "http_max_conns_per_client"},
+		{500, "No cluster leader", feedtest.Passing, "no leader just now"},
+		{500, "rpc error making call: rpc error making call: node is not the leader", feedtest.Passing, "no leader just now"},
+		{500, "rpc error making call: raft apply failed: leadership lost while committing log", feedtest.Passing, "no leader just now"},
+		{500, "No path to datacenter", feedtest.Passing, "datacenter"},
+		{500, "rpc error making call: EOF", feedtest.Passing, "rpc error making call: EOF"},
+		{503, "rate limit exceeded for operation that can only be performed by the leader, try again later", feedtest.Passing, "rate limit"},
+		{404, "Invalid URL path: not a recognized HTTP API endpoint\n", feedtest.Passing, "proxy"},
+		{302, "", feedtest.Passing, "proxy"},
 	} {
 		c := &changed{s: newImitation()}
 		c.read = func(a *reply) {
@@ -237,11 +237,7 @@ func TestRefusals(t *testing.T) {
 		_, examined := d.Durability(t.Context())
 		followed := feedtest.Next(t, feedtest.Follow(t, d)).Err
 		for _, err := range []error{read, wrote, examined, followed} {
-			if no.permanent {
-				feedtest.Permanent(t, err, "elections/one", no.words)
-			} else {
-				feedtest.Passing(t, err, "elections/one", no.words)
-			}
+			no.is(t, err, "elections/one", no.words)
 			feedtest.Pauses(t, err, 7*time.Second)
 		}
 	}
@@ -252,9 +248,7 @@ func TestTransactionWithoutPermission(t *testing.T) {
 	s := newImitation()
 	s.restricted = true
 	_, err := s.decider(nil).WriteEntry(t.Context(), feedtest.State(1, nil))
-	if feedtest.Permanent(t, err, "key:write", `policy = "write"`); errors.Is(err, leaderelection.ErrLostRace) {
-		t.Error(err)
-	}
+	feedtest.Denied(t, err, "key:write", `policy = "write"`)
 }
 
 // An index is never used again for as long as the servers live: what was deleted and made
