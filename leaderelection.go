@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/internal/log/durations"
@@ -41,7 +40,7 @@ type Config struct {
 	Decider RaceDecider
 
 	// LeaderID names this candidate to the others, to operators and to observers. Required.
-	// Choose one that is unique among the candidates of the election, and not AnySuccessor.
+	// Choose one that is unique among the candidates of the election, of at most 1,024 bytes, and not AnySuccessor.
 	// Two candidates that share a LeaderID never lead at once, but nobody can tell them apart.
 	LeaderID string
 
@@ -292,15 +291,8 @@ func (c *Config) validate(faults ...error) error {
 	if c.Decider == nil {
 		fault("Decider is nil: it holds the record that the candidates compete for")
 	}
-	switch c.LeaderID {
-	case "":
-		fault("LeaderID is empty: give each candidate a name of its own")
-	case AnySuccessor:
-		fault("LeaderID %q is reserved for AnySuccessor", AnySuccessor)
-	default:
-		if !utf8.ValidString(c.LeaderID) {
-			fault("LeaderID %q is not UTF-8 text, which is all that a record can keep", c.LeaderID)
-		}
+	if err := checkID("LeaderID", c.LeaderID); err != nil {
+		faults = append(faults, err)
 	}
 	faults = append(faults, checkAnnouncement(c.HostPort, c.ConnectionParams)...)
 	for _, d := range []struct {

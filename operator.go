@@ -34,11 +34,8 @@ import (
 //
 // Whether a term has run out, it tells by the system clock.
 func Transfer(ctx context.Context, d RaceDecider, leaderID string) error {
-	switch leaderID {
-	case "":
-		return errors.New("leaderelection: Transfer: leaderID is empty: name the candidate to hand over to")
-	case AnySuccessor:
-		return fmt.Errorf("leaderelection: Transfer: %q is reserved for AnySuccessor: use StepDown", leaderID)
+	if err := checkID("leaderID", leaderID); err != nil {
+		return fmt.Errorf("leaderelection: Transfer: %w", err)
 	}
 	return handOver(ctx, d, leaderID, false)
 }

@@ -250,6 +250,24 @@ type ChangeFeed interface {
 	Changes(ctx context.Context) iter.Seq2[*RaceEntry, error]
 }
 
+// maxLeaderID is how many bytes a LeaderID may have.
+const maxLeaderID = 1 << 10
+
+// checkID returns why no candidate can be called id, which the caller has by that name.
+func checkID(name, id string) error {
+	switch {
+	case id == "":
+		return fmt.Errorf("%s is empty: each candidate has a name of its own", name)
+	case id == AnySuccessor:
+		return fmt.Errorf("%s %q is reserved for AnySuccessor, which StepDown asks for", name, id)
+	case len(id) > maxLeaderID:
+		return fmt.Errorf("%s has %d bytes, and %d are allowed: %.40q...", name, len(id), maxLeaderID, id)
+	case !utf8.ValidString(id):
+		return fmt.Errorf("%s %q is not UTF-8 text, which is all that a record can keep", name, id)
+	}
+	return nil
+}
+
 // maxAnnouncement is how many bytes of a record HostPort and ConnectionParams may take, in the
 // worst case. Stores keep a quarter of a MiB.
 const maxAnnouncement = 192 << 10

@@ -243,7 +243,7 @@ func TestRule18Arguments(t *testing.T) {
 	if err := le.Transfer(t.Context(), d, "rival"); err != nil {
 		t.Errorf("to the leader itself: %v", err)
 	}
-	for _, id := range []string{"", le.AnySuccessor} {
+	for _, id := range []string{"", le.AnySuccessor, "a\xff", strings.Repeat("a", 1025)} {
 		if err := le.Transfer(t.Context(), d, id); err == nil {
 			t.Errorf("Transfer to %q was taken", id)
 		}
