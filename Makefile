@@ -38,7 +38,7 @@ SERVERS = ./internal/test/stores ./deciders/consul
 # make mutants runs them, alone.
 UNBROKEN = -skip '^TestMutants$$'
 test:
-	$(GOTEST) $(SHORT) $(UNBROKEN) -race -p 2 -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list ./internal/test/sim $(SERVERS))")
+	$(GOTEST) $(SHORT) $(UNBROKEN) -race -p 2 -timeout 1h $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list ./internal/test/sim $(SERVERS))")
 	$(GOTEST) $(SHORT) -race -timeout 10m $(TESTFLAGS) ./internal/test/sim -seeds $(SIM)
 
 # What fails here is run once more, alone, since servers go by the wall clock. It is named in bin/rerun.short
@@ -107,7 +107,7 @@ explore:
 
 # Each builds the package anew, so the race detector would cost more than it tells.
 mutants:
-	$(GOTEST) -timeout 40m -run '^TestMutants$$' $(TESTFLAGS) ./internal/test/rules ./internal/test/explore/mutate ./shard ./lifeline
+	$(GOTEST) -timeout 2h -run '^TestMutants$$' $(TESTFLAGS) ./internal/test/rules ./internal/test/explore/mutate ./shard ./lifeline
 
 # How often the command wakes up, and what a group asks of its store: without the race detector.
 test-cost:
