@@ -75,7 +75,7 @@ func AskRedis(ctx context.Context, addr, command string) (string, error) {
 		}
 		line = strings.TrimSpace(line)
 		var size int
-		if _, err := fmt.Sscanf(line, "$%d", &size); err != nil || size < 0 {
+		if n, _ := fmt.Sscanf(line, "$%d", &size); n == 0 || size < 0 {
 			return line, nil
 		}
 		text := make([]byte, size)

@@ -54,7 +54,8 @@ func Echo(name string) *Service {
 // Listen listens on the loopback.
 func Listen(t testing.TB) net.Listener {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	var to net.ListenConfig
+	l, err := to.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

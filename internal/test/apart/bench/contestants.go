@@ -92,7 +92,7 @@ func version(path string) string {
 type opener func(s seat) (d leaderelection.RaceDecider, done func(), err error)
 
 // ours contests with this library. It extends after so many fifteenths of the term; 0 is the default.
-func ours(open opener, extend time.Duration) func(context.Context, seat, func()) error {
+func ours(open opener, extend int) func(context.Context, seat, func()) error {
 	return func(ctx context.Context, s seat, lead func()) error {
 		d, done, err := open(s)
 		if err != nil {
@@ -100,7 +100,7 @@ func ours(open opener, extend time.Duration) func(context.Context, seat, func())
 		}
 		defer done()
 		err = leaderelection.Config{
-			Decider: d, LeaderID: s.ID, TermLength: s.Term, MaxClockSkew: s.Term / 15, ExtendEvery: s.Term * extend / 15,
+			Decider: d, LeaderID: s.ID, TermLength: s.Term, MaxClockSkew: s.Term / 15, ExtendEvery: s.Term * time.Duration(extend) / 15,
 			OnElected: func(ctx context.Context, _ *leaderelection.TimeView) {
 				lead()
 				<-ctx.Done()
