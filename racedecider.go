@@ -261,7 +261,7 @@ func checkID(name, id string) error {
 	case id == AnySuccessor:
 		return fmt.Errorf("%s %q is reserved for AnySuccessor, which StepDown asks for", name, id)
 	case len(id) > maxLeaderID:
-		return fmt.Errorf("%s has %d bytes, and %d are allowed: %.40q...", name, len(id), maxLeaderID, id)
+		return fmt.Errorf("%s %.40q... has %d bytes, and %d are allowed", name, id, len(id), maxLeaderID)
 	case !utf8.ValidString(id):
 		return fmt.Errorf("%s %q is not UTF-8 text, which is all that a record can keep", name, id)
 	}

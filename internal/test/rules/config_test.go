@@ -52,7 +52,7 @@ func TestRule20ConfigFaults(t *testing.T) {
 		{"an address without a port", func(c *config) { c.HostPort = []string{"a:1", "10.0.0.1"} }, []string{"HostPort 1", `"10.0.0.1"`, "host:port"}},
 		{"no such policy", func(c *config) { c.ClockPolicy = 9 }, []string{"ClockPolicy is 9", "SharedClock"}},
 		{"too much to tell", func(c *config) { c.ConnectionParams = make([]byte, 200<<10) }, []string{"ConnectionParams", "196608 are allowed"}},
-		{"id of a page", func(c *config) { c.LeaderID = strings.Repeat("a", 1025) }, []string{"LeaderID has 1025 bytes"}},
+		{"id of a page", func(c *config) { c.LeaderID = strings.Repeat("a", 1025) }, []string{"LeaderID", "has 1025 bytes"}},
 		{"reserved id", func(c *config) { c.LeaderID = le.AnySuccessor }, []string{"LeaderID", "reserved"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
