@@ -240,8 +240,10 @@ func TestRule18NobodyToAsk(t *testing.T) {
 func TestRule18Arguments(t *testing.T) {
 	d := memory.NewDecider()
 	d.Replace(rival(1))
-	if err := le.Transfer(t.Context(), d, "rival"); err != nil {
-		t.Errorf("to the leader itself: %v", err)
+	for _, id := range []string{"rival", strings.Repeat("a", 1024)} { // the leader itself, and the longest
+		if err := le.Transfer(t.Context(), d, id); err != nil {
+			t.Error(err)
+		}
 	}
 	for _, id := range []string{"", le.AnySuccessor, "a\xff", strings.Repeat("a", 1025)} {
 		if err := le.Transfer(t.Context(), d, id); err == nil {
