@@ -274,17 +274,20 @@ func (r *recorder) hears(a *actor, e *le.RaceEntry, how source) {
 	switch {
 	case order > 0, other && how != wasPushed && !a.proved:
 		doubted := a.doubts && !own && (e.ElectionNumber != n.ElectionNumber || e.Incarnation != n.Incarnation)
-		if e.Emptied || doubted || other && how == wasRead && termOf(e) != termOf(n) {
+		if doubted && !a.certain {
+			r.hush(a, wasPushed) // it may have given those reads up
+		}
+		if e.Emptied || doubted && a.certain || other && how == wasRead && termOf(e) != termOf(n) {
 			r.hush(a, how)
 		}
-		a.heard, a.proved, a.doubts, a.older = e.Clone(), how != wasPushed, false, nil
+		a.heard, a.proved, a.doubts, a.certain, a.older = e.Clone(), how != wasPushed, false, false, nil
 	case order == 0 && !other:
 		if how != wasPushed {
-			a.proved, a.doubts = true, false
+			a.proved, a.doubts, a.certain = true, a.doubts && a.late, false
 		}
 	case how != wasPushed:
 		again := slices.Contains(a.older, termOf(e))
-		a.doubts = true
+		a.doubts, a.certain = true, a.certain || !a.late
 		if a.older = append(a.older, termOf(e)); e.Emptied && !again {
 			r.hush(a, how)
 		}

@@ -35,7 +35,8 @@ type actor struct {
 	heard    *le.RaceEntry     // the newest, as it stands after the last proof
 	proved   bool              // it was read or written, and not only pushed
 	older    []term            // read since that, and older
-	doubts   bool              // it has read one of these since the newest was last proved
+	doubts   bool              // it has read one of these since the newest was last proved, at most
+	certain  bool              // and at least: in its caller's patience
 	quiet    time.Duration     // by its monotonic clock it is quiet until then: see hears, at most
 	surely   time.Duration     // and at least
 	late     bool              // what it is told now came after its caller's patience: it may have been given up

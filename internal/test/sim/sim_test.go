@@ -268,3 +268,17 @@ func happened(t *testing.T, counts map[string]int, prefix string, what ...string
 		}
 	}
 }
+
+// Who was told late may have given the read up: what it makes of it is quiet at most, not for certain.
+func TestJudgeDoubtsWhatCameLate(t *testing.T) {
+	for _, late := range []bool{true, false} {
+		r, a := &recorder{measuredWait: time.Minute}, &actor{clock: NewClock(time.Now(), 0, 0, 0, 1), proc: &process{settings: settings{term: 15 * time.Second}}}
+		for _, n := range []le.ElectionNumber{2, 1, 3} {
+			a.late = late && n == 1
+			r.hears(a, &le.RaceEntry{LeaderID: "b", ElectionNumber: n}, wasRead)
+		}
+		if a.quiet < time.Minute || a.surely > 0 == late {
+			t.Errorf("late: %v: quiet until %v at most, and %v at least", late, a.quiet, a.surely)
+		}
+	}
+}
