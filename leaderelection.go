@@ -44,8 +44,8 @@ type Config struct {
 	// Two candidates that share a LeaderID never lead at once, but nobody can tell them apart.
 	LeaderID string
 
-	// HostPort lists the addresses at which clients reach this candidate when it leads; see
-	// SelfHostPorts. Optional: only observers read it. Campaign.Announce changes it.
+	// HostPort lists the addresses at which clients reach this candidate when it leads, each with
+	// its host; see SelfHostPorts. Optional: only observers read it. Campaign.Announce changes it.
 	HostPort []string
 
 	// ConnectionParams holds anything else that clients need to know. Optional. It is opaque

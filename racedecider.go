@@ -278,8 +278,10 @@ func checkAnnouncement(hostPort []string, params []byte) (faults []error) {
 	for i, s := range hostPort {
 		if !utf8.ValidString(s) {
 			faults = append(faults, fmt.Errorf("HostPort %d, %q, is not UTF-8 text, which is all that a record can keep", i, s))
-		} else if _, _, err := net.SplitHostPort(s); err != nil {
+		} else if host, _, err := net.SplitHostPort(s); err != nil {
 			faults = append(faults, fmt.Errorf("HostPort %d, %q, is not host:port: %w", i, s, err))
+		} else if host == "" || net.ParseIP(host).IsUnspecified() {
+			faults = append(faults, fmt.Errorf("HostPort %d, %q, leads no client here: name this machine, as SelfHostPorts does", i, s))
 		}
 		size += 6 * len(s) // if each is a control character
 	}

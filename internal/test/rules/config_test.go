@@ -49,6 +49,7 @@ func TestRule20ConfigFaults(t *testing.T) {
 		{"extending too rarely", func(c *config) { c.ExtendEvery = 7*time.Second + 1 }, []string{"ExtendEvery is 7.000000001s", "to 7s"}},
 		{"extending all the time", func(c *config) { c.ExtendEvery = 1 }, []string{"ExtendEvery is 1ns", "750ms"}},
 		{"addresses that are no text", func(c *config) { c.HostPort = []string{"a:1", "b\xff"} }, []string{"HostPort 1", "UTF-8"}},
+		{"a listener's address of all interfaces", func(c *config) { c.HostPort = []string{"a:1", "[::]:8081", "0.0.0.0:1", ":1"} }, []string{"HostPort 1", "HostPort 2", "HostPort 3", "SelfHostPorts"}},
 		{"an address without a port", func(c *config) { c.HostPort = []string{"a:1", "10.0.0.1"} }, []string{"HostPort 1", `"10.0.0.1"`, "host:port"}},
 		{"no such policy", func(c *config) { c.ClockPolicy = 9 }, []string{"ClockPolicy is 9", "SharedClock"}},
 		{"too much to tell", func(c *config) { c.ConnectionParams = make([]byte, 200<<10) }, []string{"ConnectionParams", "196608 are allowed"}},
