@@ -65,8 +65,8 @@ ctx ends. They look only at the mark. So do not use a retryPolicy of gRPC for FA
 instead: it would also repeat the application's own answers with that code. (A client in another
 language may use one, if the application has no such answers.)
 
-Subscriptions, and other calls without an end of their own, would delay each hand-over by
-DrainTimeout: name them in ServerOptions.Endless. Their clients must begin them again, and so must the
+Subscriptions, and other calls without an end of their own, would delay each hand-over by DrainTimeout,
+and then until the term has run out: name them in ServerOptions.Endless. Their clients must begin them again, and so must the
 clients of streams on which they send more than one message, if such a stream is refused.
 
 # Calls that may have been worked on

@@ -140,7 +140,7 @@ func UnaryServerInterceptor(c leaderelection.Candidate, opts *ServerOptions) grp
 // StreamServerInterceptor is [UnaryServerInterceptor] for streams. Once the view has ended, nothing
 // more is sent. The stream's ctx is cancelled within a second of that, with the cause
 // leaderelection.ErrNotLeading, so that no stream idles at a process that does not lead. Streams that
-// last until somebody ends them delay each hand-over by DrainTimeout: see ServerOptions.Endless.
+// last until somebody ends them delay each hand-over by DrainTimeout and up to a term: see ServerOptions.Endless.
 func StreamServerInterceptor(c leaderelection.Candidate, opts *ServerOptions) grpc.StreamServerInterceptor {
 	l := &leader{c, opts.settled()}
 	return streaming(l.o.Exempt, l.admit)
