@@ -99,8 +99,10 @@ chaos: kube consul
 models:
 	$(GO) test -count=1 -tags models -timeout 30m $(TESTFLAGS) ./internal/test/sim/models
 
-# All states of the pure machine, within bounds: each scope has so long, unless it ends before.
+# All states of the pure machine, within bounds: each scope has so long, unless it ends before. Other targets must not
+# see it: make exports what its command line sets.
 EXPLORE ?= 30m
+unexport EXPLORE
 .PHONY: explore
 explore:
 	EXPLORE=$(EXPLORE) $(GO) test -count=1 -timeout 0 -v -run '^TestExplore$$' $(TESTFLAGS) .
