@@ -218,9 +218,12 @@ func TestNoConnection(t *testing.T) {
 	d := ec.Opened(t, "etcd://"+proxy.Addr+"/k")
 	feedtest.Read(t, d)
 	proxy.Cut()
-	_, err = d.ReadCurrent(storetest.Within(t, 700*time.Millisecond))
-	feedtest.Passing(t, err, d.String())
-	says(t, d, "there is no connection") // since the call before dropped it; a new one ends, or does not come about, as the load has it
+	// A call that hears nothing drops the connection. On a busy machine something may still arrive after the first began.
+	for range 3 {
+		_, err = d.ReadCurrent(storetest.Within(t, 700*time.Millisecond))
+		feedtest.Passing(t, err, d.String())
+	}
+	says(t, d, "there is no connection")
 	proxy.Heal()
 }
 
