@@ -176,25 +176,22 @@ func (h *Hook) end(ctx context.Context, token uint64) error {
 	defer cancel()
 	ctx, interrupt := context.WithCancelCause(ctx)
 	defer context.AfterFunc(h.impatient, func() { interrupt(context.Cause(h.impatient)) })()
-	var err error
-	for try := 0; ; try++ {
-		if try > 0 {
-			h.c.Logger.Error("the end command failed; trying again", "try", try, "in", h.c.Pause, "err", err)
-			if !clocks.System().SleepFor(ctx, h.c.Pause) {
-				err = errors.Join(err, context.Cause(ctx))
-				break
-			}
-		}
+	for try := 1; ; try++ {
 		h.c.Logger.Info("running the end command", "token", token)
-		if err = h.run(ctx, "end", h.c.End, token); err == nil {
+		err := h.run(ctx, "end", h.c.End, token)
+		if err == nil {
 			return h.ended(nil)
 		}
-		if ctx.Err() != nil {
-			break
+		if ctx.Err() == nil {
+			h.c.Logger.Error("the end command failed; trying again", "try", try, "in", h.c.Pause, "err", err)
+		}
+		if !clocks.System().SleepFor(ctx, h.c.Pause) {
+			if cause := context.Cause(ctx); !errors.Is(err, cause) {
+				err = errors.Join(err, cause)
+			}
+			return h.ended(fmt.Errorf("the end command never succeeded, the service may still be on: %w", err))
 		}
 	}
-	err = fmt.Errorf("the end command never succeeded, the service may still be on: %w", err)
-	return h.ended(err)
 }
 
 func (h *Hook) ended(err error) error {
