@@ -54,6 +54,7 @@ var scopes = []scope{
 	{name: "two-stale", hosts: 2, policy: byClocks, offs: apart, stale: true, keep: 1, polls: true},
 	{name: "two-older", hosts: 2, policy: byClocks, offs: apart, stale: true, keep: 2, polls: true},
 	{name: "two-leaves", hosts: 2, policy: byClocks, offs: apart, leaves: true},
+	{name: "two-leaves-lost", hosts: 2, policy: byClocks, offs: apart, leaves: true, lost: 1, late: true},
 	{name: "two-asks", hosts: 2, policy: byClocks, offs: apart, asks: 1},
 	{name: "two-asks-leaves", hosts: 2, policy: byClocks, offs: apart, leaves: true, asks: 1},
 	{name: "two-suspends", hosts: 2, policy: byClocks, offs: apart, suspends: true},
@@ -91,6 +92,8 @@ var scopes = []scope{
 	{name: "back-same", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 2, same: true, begin: led},
 	{name: "back-lost", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 2, lost: 1, begin: led},
 	{name: "back-pushes", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, pushes: 2, keep: 2, begin: led},
+	{name: "back-pushes-leaves", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, pushes: 2, keep: 2, leaves: true, nowork: true, begin: led},
+	{name: "back-lost-leaves", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 2, lost: 1, leaves: true, nowork: true, begin: led},
 	{name: "back-clocks", hosts: 2, policy: byClocks, offs: apart, backs: 1, polls: true, keep: 2, empties: true, begin: led},
 	{name: "back-emptied", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, empties: true, polls: true, keep: 1, begin: led[:4]},
 	{name: "wrong-stamped", hosts: 2, policy: byClocks, offs: []int8{0}, jumps: 2, wrong: []int8{-6, 6, 0}, stamps: true},
@@ -273,6 +276,10 @@ func TestTold(t *testing.T) {
 		"a stale read, and later a set-back to what it showed": {scope: "back-stale", steps: []does{
 			{doStale, 1, 0}, {doTick, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doTick, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0},
 			{doTick, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doTick, 0, 0}, {doSetBack, 0, 3}, {doPoll, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0}, {doAnswer, 1, 0}}},
+		"a set-back, and who leaves has read an older state": {scope: "back-led-leaves", want: "step 14, a Execute, is not possible", steps: []does{
+			{doLeave, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doReturn, 0, 0}, {doIssue, 0, 0}, {doPoll, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0},
+			{doAnswer, 0, 0}, {doLeave, 0, 0}, {doSetBack, 0, 1}, {doIssue, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0},
+			{doReturn, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doAnswer, 1, 0}}},
 		"a clock that is set back by more than the allowance, and a suspend before a look": {scope: "measured-set", want: "b takes the term for over by which a leads", steps: []does{
 			{doIssue, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doSet, 0, -3}, {doIssue, 1, 0}, {doTick, 0, 0},
 			{doTick, 0, 1}, {doTick, 0, 1}, {doTick, 0, 1}}},

@@ -203,7 +203,7 @@ func (l *lease) next(now instant, w wish) OpKind {
 		return ""
 	case l.leaving(w) && (l.holds(now) || l.mine(b) && !l.old(b)):
 		switch {
-		case l.unsure || !l.mine(b):
+		case l.unsure || !l.mine(b) || l.newest.proved && l.old(b):
 			return OpRead
 		case now.mono < l.quiet:
 			return ""

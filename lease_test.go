@@ -949,6 +949,15 @@ func TestLeaseRule9Leave(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		},
+		"nobody releases a state older than one that was proved": func(t *testing.T) {
+			p, won := elected(t)
+			p.leave(ErrResigned)
+			p.answers(lands(p.begins(at(1), wish{}, OpRelease)), wasWritten, at(1), at(1))
+			p.unanswered(at(2), OpAcquire)
+			p.reads(won, at(3)) // a stale read, or the store was set back, and another may lead by what it has lost
+			p.due(at(3), wish{}, OpRead)
+			p.due(at(2+tT), wish{}, "")
+		},
 		"the lease is kept while work winds down": func(t *testing.T) {
 			p, _ := elected(t)
 			p.due(at(tT/2), wish{keep: true, extend: tT / 2}, OpExtend)
