@@ -80,7 +80,6 @@ type session struct {
 	well   bool
 	last   *leaderelection.RaceEntry // what the scratch record is, with its token
 	stale  leaderelection.LeaderToken
-	own    string // the Incarnation of the election's record
 	reads  []time.Duration
 	writes []time.Duration
 }
@@ -112,7 +111,6 @@ func (s *session) read() bool {
 		s.tell("reading the record", Fail, err.Error(), "check the URL, that the store answers and has the place, and the permission to read it")
 		return false
 	}
-	s.own = e.Incarnation
 	detail := fmt.Sprintf("in %s: nobody has led yet", Took(took))
 	switch {
 	case e.ElectionNumber == leaderelection.NoElections:
@@ -145,9 +143,20 @@ func (s *session) read() bool {
 // examiner is the LeaderID of what an examination writes until it leaves the record vacant.
 const examiner = "leaderelect-doctor"
 
+// NewIncarnation returns a random id for what an examination writes.
+func NewIncarnation() string { return examiner + "-" + rand.Text() }
+
+// Scratch returns an error unless nobody has led by a record, or an examination wrote it last.
+func Scratch(e *leaderelection.RaceEntry) error {
+	if e.ElectionNumber == leaderelection.NoElections || strings.HasPrefix(e.Incarnation, examiner+"-") {
+		return nil
+	}
+	return errors.New("an election has this record, and doctor writes over none")
+}
+
 func (s *session) entry(token leaderelection.LeaderToken) *leaderelection.RaceEntry {
 	return &leaderelection.RaceEntry{LeaderID: examiner, TermExpiry: time.Now().UTC(), TermLength: s.Term,
-		ElectionNumber: s.last.ElectionNumber + 1, Incarnation: rand.Text(), Token: token}
+		ElectionNumber: s.last.ElectionNumber + 1, Incarnation: NewIncarnation(), Token: token}
 }
 
 func (s *session) put(token leaderelection.LeaderToken) error {
@@ -176,8 +185,8 @@ func (s *session) write() bool {
 		s.tell(check, Fail, err.Error(), advice)
 		return false
 	}
-	if e.LeaderID != "" && e.LeaderID != examiner || e.Hold > 0 || e.Successor != "" || e.Incarnation != "" && e.Incarnation == s.own {
-		s.tell(check, Fail, "an election has this record, and doctor writes over none", "name another record by --scratch, which no election has")
+	if err := Scratch(e); err != nil {
+		s.tell(check, Fail, err.Error(), "name another record by --scratch, which no election has")
 		return false
 	}
 	s.last = e

@@ -126,6 +126,13 @@ func TestFindings(t *testing.T) {
 				return old, nil
 			}}
 		}, "writing a scratch record", doctor.Warn},
+		"another election's record, which is vacant": {func(d *memory.Decider) leaderelection.RaceDecider {
+			d.Replace(&leaderelection.RaceEntry{ElectionNumber: 7, TermLength: time.Minute, Incarnation: "x"})
+			return &broken{RaceDecider: d, write: func(context.Context, *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+				t.Error("it is written over")
+				return nil, leaderelection.ErrPermanent
+			}}
+		}, "writing a scratch record", doctor.Fail},
 		"slow": {func(d *memory.Decider) leaderelection.RaceDecider {
 			d.Inject(memory.Slow(60 * time.Millisecond))
 			return d.Polled()

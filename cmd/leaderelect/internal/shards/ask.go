@@ -170,10 +170,13 @@ func (x *Exam) write(ctx context.Context, d leaderelection.RaceDecider, payload 
 	ctx, cancel := context.WithTimeoutCause(ctx, x.Patience, fmt.Errorf("no answer within %v", x.Patience))
 	defer cancel()
 	e, err := d.ReadCurrent(ctx)
+	if err == nil {
+		err = doctor.Scratch(e)
+	}
 	if err != nil {
 		return nil, err
 	}
-	next := &leaderelection.RaceEntry{TermExpiry: time.Now().UTC(), ElectionNumber: e.ElectionNumber + 1, Incarnation: rand.Text(), ConnectionParams: payload, Token: e.Token}
+	next := &leaderelection.RaceEntry{TermExpiry: time.Now().UTC(), ElectionNumber: e.ElectionNumber + 1, Incarnation: doctor.NewIncarnation(), ConnectionParams: payload, Token: e.Token}
 	if _, err := d.WriteEntry(ctx, next); err != nil {
 		return nil, err
 	}
@@ -194,7 +197,7 @@ func (x *Exam) apart(ctx context.Context) {
 		_, err = x.write(ctx, x.Other, nil)
 	}
 	if err != nil {
-		x.tell(check, doctor.Fail, err.Error(), "each record of the group must be written: check the permissions, which may be for one name alone")
+		x.tell(check, doctor.Fail, err.Error(), "each record of the group must be written, and no election have those called doctor and doctor-2: check the permissions, which may be for one name alone")
 		return
 	}
 	call, cancel := context.WithTimeout(ctx, x.Patience)
