@@ -93,6 +93,7 @@ var scopes = []scope{
 	{name: "back-lost", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 2, lost: 1, begin: led},
 	{name: "back-pushes", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, pushes: 2, keep: 2, begin: led},
 	{name: "back-pushes-leaves", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, pushes: 2, keep: 2, leaves: true, nowork: true, begin: led},
+	{name: "back-heard-leaves", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, pushes: 2, keep: 2, lost: 1, leaves: true, nowork: true, begin: led},
 	{name: "back-lost-leaves", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 2, lost: 1, leaves: true, nowork: true, begin: led},
 	{name: "back-clocks", hosts: 2, policy: byClocks, offs: apart, backs: 1, polls: true, keep: 2, empties: true, begin: led},
 	{name: "back-emptied", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, empties: true, polls: true, keep: 1, begin: led[:4]},
@@ -280,6 +281,13 @@ func TestTold(t *testing.T) {
 			{doLeave, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doReturn, 0, 0}, {doIssue, 0, 0}, {doPoll, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0},
 			{doAnswer, 0, 0}, {doLeave, 0, 0}, {doSetBack, 0, 1}, {doIssue, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0},
 			{doReturn, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doAnswer, 1, 0}}},
+		"a set-back, and who leaves has heard of its own release": {scope: "back-heard-leaves", want: "step 11, a Execute, is not possible", steps: []does{
+			{doLeave, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doPush, 0, 0}, {doGiveUp, 0, 0}, {doPush, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0}, {doSetBack, 0, 1},
+			{doIssue, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doReturn, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doAnswer, 1, 0}}},
+		"a set-back, and who acquires an older state has heard of its own acquisition": {scope: "back-heard-leaves", steps: []does{
+			{doLeave, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doReturn, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doPush, 0, 0}, {doGiveUp, 0, 0}, {doPush, 1, 0},
+			{doTick, 0, 0}, {doTick, 0, 0}, {doTick, 0, 0}, {doTick, 0, 0}, {doIssue, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0}, {doSetBack, 0, 1},
+			{doIssue, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doAnswer, 1, 0}}},
 		"a clock that is set back by more than the allowance, and a suspend before a look": {scope: "measured-set", want: "b takes the term for over by which a leads", steps: []does{
 			{doIssue, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doSet, 0, -3}, {doIssue, 1, 0}, {doTick, 0, 0},
 			{doTick, 0, 1}, {doTick, 0, 1}, {doTick, 0, 1}}},
@@ -724,7 +732,7 @@ func (k *keyer) write(i, n int) {
 	// It is counted by the next extension of the same leadership, and by a release.
 	same := func(r *RaceEntry) bool { return r != nil && r.ElectionNumber == w.of.ElectionNumber }
 	known := func(r *RaceEntry) bool { return same(r) && r.Extension >= w.of.Extension }
-	counts := w.of.Extension > 0 && !known(l.newest.of) && !known(l.base.of) &&
+	counts := w.of.Extension > 0 && !known(l.newest.of) &&
 		(l.lead != nil && l.lead.number == w.of.ElectionNumber || slices.ContainsFunc(l.writes, func(o write) bool { return o.kind == OpAcquire && !o.done && same(o.of) }) ||
 			(k.leaves || k.asks > 0 || k.jumps > 0) && (again && slices.ContainsFunc(k.records, same) || same(l.newest.of) || same(l.base.of))) &&
 		!slices.ContainsFunc(l.writes[n+1:], func(o write) bool { return known(o.of) })
@@ -744,7 +752,7 @@ func (k *keyer) write(i, n int) {
 	if !shown && !holds {
 		return
 	}
-	k.bits(w.done, !w.done && w.kind == OpAcquire && k.used(w.of.ElectionNumber) && slices.ContainsFunc(k.records[:k.reach], w.led), w.old && !w.done, w.kind == OpAcquire && (!w.done || k.bounds), w.robs() && (!w.done || k.bounds))
+	k.bits(w.done, !w.done && w.kind == OpAcquire && k.used(w.of.ElectionNumber) && slices.ContainsFunc(k.records[:k.reach], w.led), !w.done && (w.old || h.l.old(w.over) && !w.led(h.l.newest.of)), !w.done && w.over.Emptied, w.kind == OpAcquire && (!w.done || k.bounds), w.robs() && (!w.done || k.bounds))
 	if holds {
 		k.order(w.over)
 	}

@@ -42,7 +42,7 @@ type write struct {
 	kind  OpKind
 	of    *RaceEntry
 	over  *RaceEntry // what it was conditional on
-	old   bool       // that was older than the newest state known
+	old   bool       // another state was known that is newer than that
 	begun instant
 	view  viewEnd
 	done  bool // it begins and moves no view any more
@@ -129,6 +129,9 @@ func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) 
 		l.refused = nil
 	}
 	w, proof := l.origin(r), how != wasPushed
+	if w != nil && l.old(w.over) && !w.over.Emptied && !w.led(l.newest.of) {
+		w.old = true // so the store was set back, or a feed has told of what never was
+	}
 	news = l.claims.learn(r, how, w != nil, now)
 	l.highest = max(l.highest, r.ElectionNumber)
 	switch {
@@ -141,8 +144,8 @@ func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) 
 		l.at, l.proof, l.unsure = now, false, l.unsure || w != nil
 	}
 	if proof && w != nil && !w.done && w.kind == OpAcquire && w.old {
-		l.hush(now) // the store was set back
-		w.old = false
+		l.hush(now)
+		w.done = true
 	}
 	if l.checked && w != nil && l.observe(commitTS(r.Token), w.begun, now, l.skew) && !w.done && w.robs() {
 		l.hush(w.begun) // it was taken too early, perhaps from a leader who does not know
@@ -203,7 +206,7 @@ func (l *lease) next(now instant, w wish) OpKind {
 		return ""
 	case l.leaving(w) && (l.holds(now) || l.mine(b) && !l.old(b)):
 		switch {
-		case l.unsure || !l.mine(b) || l.newest.proved && l.old(b):
+		case l.unsure || !l.mine(b) || l.old(b):
 			return OpRead
 		case now.mono < l.quiet:
 			return ""
@@ -248,8 +251,7 @@ func (l *lease) holds(now instant) bool {
 	return false
 }
 
-// issue returns the record of a write that begins now, and notes it. The two ids are random, and made up for it.
-// Writes whose claims are over are forgotten. But the record stays its own.
+// issue returns the record of a write that begins now, and notes it. The two ids are random. Writes that are over are forgotten.
 func (l *lease) issue(now instant, kind OpKind, id, incarnation string) *RaceEntry {
 	if kind == OpRelease {
 		for i := range l.writes {
@@ -275,7 +277,7 @@ func (l *lease) issue(now instant, kind OpKind, id, incarnation string) *RaceEnt
 		l.extension(r, now)
 	}
 	span := l.term - l.skew
-	w := write{kind: kind, of: r, over: l.base.of, old: l.old(l.base.of) && !l.base.of.Emptied && (l.newest.proved || !l.mine(l.newest.of)), begun: now, view: viewEnd{wall: r.TermExpiry.Add(-l.skew), mono: now.mono + span}}
+	w := write{kind: kind, of: r, over: l.base.of, begun: now, view: viewEnd{wall: r.TermExpiry.Add(-l.skew), mono: now.mono + span}}
 	if r.Unsynchronized {
 		w.view.wall, w.view.apart = now.wall.Add(span), drift(l.term, l.skew) // its own clocks alone, as they are now
 	}
@@ -360,15 +362,13 @@ func (l *lease) rest(now instant, held, term time.Duration) time.Duration {
 // nextExtension returns a number greater than every Extension that is known of a leadership or was
 // written for it, so that no two records are alike.
 func (l *lease) nextExtension(number ElectionNumber) (next uint64) {
-	count := func(r *RaceEntry) {
-		if r.ElectionNumber == number {
+	if n := l.newest.of; n.ElectionNumber == number {
+		next = n.Extension
+	}
+	for i := range l.writes {
+		if r := l.writes[i].of; r.ElectionNumber == number {
 			next = max(next, r.Extension)
 		}
-	}
-	count(l.newest.of)
-	count(l.base.of)
-	for i := range l.writes {
-		count(l.writes[i].of)
 	}
 	return next + 1
 }
