@@ -94,6 +94,7 @@ var scopes = []scope{
 	{name: "back-pushes", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, pushes: 2, keep: 2, begin: led},
 	{name: "back-pushes-leaves", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, pushes: 2, keep: 2, leaves: true, nowork: true, begin: led},
 	{name: "back-heard-leaves", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, pushes: 2, keep: 2, lost: 1, leaves: true, nowork: true, begin: led},
+	{name: "back-same-heard", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, pushes: 2, keep: 2, same: true, leaves: true, nowork: true, begin: led},
 	{name: "back-lost-leaves", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 2, lost: 1, leaves: true, nowork: true, begin: led},
 	{name: "back-clocks", hosts: 2, policy: byClocks, offs: apart, backs: 1, polls: true, keep: 2, empties: true, begin: led},
 	{name: "back-emptied", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, empties: true, polls: true, keep: 1, begin: led[:4]},
@@ -260,8 +261,7 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// TestTold plays histories that an exploration has found, or that somebody has thought of. want is the fault that the history
-// shows; "" means that the machine stands it.
+// TestTold plays histories that an exploration has found, or that somebody has thought of. want is how they end.
 func TestTold(t *testing.T) {
 	for name, c := range map[string]struct {
 		scope  string
@@ -272,8 +272,6 @@ func TestTold(t *testing.T) {
 		"a set-back, and another takes the record and leaves": {scope: "back-three", want: "step 11, c Issue, is not possible", steps: []does{
 			{doSetBack, 0, 0}, {doPoll, 2, 0}, {doPoll, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0}, {doAnswer, 1, 0}, {doLeave, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0},
 			{doAnswer, 1, 0}, {doPoll, 2, 0}, {doIssue, 2, 0}}},
-		"a set-back that nobody could see": {scope: "back-blind", want: "two views: a by 2 and b by 2", steps: []does{
-			{doSetBack, 0, 0}, {doIssue, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0}, {doAnswer, 1, 0}}},
 		"a stale read, and later a set-back to what it showed": {scope: "back-stale", steps: []does{
 			{doStale, 1, 0}, {doTick, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doTick, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0},
 			{doTick, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doTick, 0, 0}, {doSetBack, 0, 3}, {doPoll, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0}, {doAnswer, 1, 0}}},
@@ -288,11 +286,9 @@ func TestTold(t *testing.T) {
 			{doLeave, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doReturn, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doPush, 0, 0}, {doGiveUp, 0, 0}, {doPush, 1, 0},
 			{doTick, 0, 0}, {doTick, 0, 0}, {doTick, 0, 0}, {doTick, 0, 0}, {doIssue, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0}, {doSetBack, 0, 1},
 			{doIssue, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doAnswer, 1, 0}}},
-		"a clock that is set back by more than the allowance, and a suspend before a look": {scope: "measured-set", want: "b takes the term for over by which a leads", steps: []does{
-			{doIssue, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doSet, 0, -3}, {doIssue, 1, 0}, {doTick, 0, 0},
-			{doTick, 0, 1}, {doTick, 0, 1}, {doTick, 0, 1}}},
-		"a clock that is wrong by two terms, and no stamps": {scope: "wrong", want: "two views: a by 3 and b by 2", steps: []does{
-			{doJump, 0, 6}, {doIssue, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0}, {doIssue, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doAnswer, 1, 0}}},
+		"a set-back, and who acquires hears of another first": {scope: "back-same-heard", steps: []does{
+			{doLeave, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doReturn, 0, 0}, {doPush, 1, 0}, {doIssue, 0, 0}, {doIssue, 1, 0}, {doExecute, 1, 0},
+			{doPush, 0, 0}, {doAnswer, 1, 0}, {doSetBack, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lines, _, err := find(c.scope).history(c.clocks, c.steps)

@@ -727,7 +727,7 @@ func (w *world) answer(i, k int) {
 }
 
 // learn tells host i of a state, and notes whether that is a sign of a set-back: the host reads what is older than something lost
-// that it knew.
+// that it knew, or its own acquisition over such a state is accepted.
 func (w *world) learn(i int, r *RaceEntry, how source, began instant) {
 	h := w.hosts[i]
 	h.seen = max(h.seen, r.ElectionNumber)
@@ -735,9 +735,13 @@ func (w *world) learn(i int, r *RaceEntry, how source, began instant) {
 		if r.Emptied {
 			h.sign = w.backs - w.backsLeft
 		}
+		own := h.l.origin(r)
 		for k := range w.lost {
-			if n != nil && h.l.old(r) && slices.Contains(w.lost[k], n) && !slices.Contains(w.lost[k], r) {
-				h.sign = max(h.sign, int8(k+1))
+			taken := own != nil && own.kind == OpAcquire && !own.done && h.l.old(own.over)
+			if n != nil && (taken || h.l.old(r)) && slices.Contains(w.lost[k], n) && !slices.Contains(w.lost[k], r) {
+				if h.sign = max(h.sign, int8(k+1)); taken {
+					h.signed = append(h.signed, signed{r.Incarnation, h.sign})
+				}
 			}
 		}
 	}
