@@ -132,7 +132,10 @@ func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) 
 	if w != nil && l.old(w.over) && !w.over.Emptied && !w.led(l.newest.of) {
 		w.old = true // so the store was set back, or a feed has told of what never was
 	}
-	news = l.claims.learn(r, how, w != nil, now)
+	doubted := l.claims.doubt
+	if news = l.claims.learn(r, how, w != nil, now); news && doubted && r.Vacant() && slices.ContainsFunc(l.writes, func(o write) bool { return o.of.Incarnation == r.Incarnation }) {
+		l.hush(now) // it has released an older state
+	}
 	l.highest = max(l.highest, r.ElectionNumber)
 	switch {
 	case proof:
@@ -206,7 +209,7 @@ func (l *lease) next(now instant, w wish) OpKind {
 		return ""
 	case l.leaving(w) && (l.holds(now) || l.mine(b) && !l.old(b)):
 		switch {
-		case l.unsure || !l.mine(b) || l.old(b):
+		case l.unsure || !l.mine(b):
 			return OpRead
 		case now.mono < l.quiet:
 			return ""
@@ -362,21 +365,17 @@ func (l *lease) rest(now instant, held, term time.Duration) time.Duration {
 // nextExtension returns a number greater than every Extension that is known of a leadership or was
 // written for it, so that no two records are alike.
 func (l *lease) nextExtension(number ElectionNumber) (next uint64) {
-	if n := l.newest.of; n.ElectionNumber == number {
-		next = n.Extension
-	}
-	for i := range l.writes {
-		if r := l.writes[i].of; r.ElectionNumber == number {
+	count := func(r *RaceEntry) {
+		if r.ElectionNumber == number {
 			next = max(next, r.Extension)
 		}
 	}
+	count(l.newest.of)
+	count(l.base.of)
+	for i := range l.writes {
+		count(l.writes[i].of)
+	}
 	return next + 1
-}
-
-// measuring reports whether this candidate leads or may have won by its monotonic clock alone. Then what a suspend
-// takes must be noticed soon.
-func (l *lease) measuring(now instant) bool {
-	return slices.ContainsFunc(l.writes, func(w write) bool { return w.of.Unsynchronized && !w.done && w.view.live(now) })
 }
 
 // wake sets the alarm for the next moment at which something else may be due.

@@ -1,6 +1,9 @@
 package leaderelection
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // witness judges this machine's wall clock: by the store's stamps of its own writes, and by the bound that
 // the clock itself gives for its error, if it knows one.
@@ -62,6 +65,12 @@ func (l *lease) doubt() {
 	if l.mistrust && l.lead != nil && !l.lead.confirmed.of.Unsynchronized {
 		l.leave(ErrClockSkew)
 	}
+}
+
+// measuring reports whether this candidate leads or may have won by its monotonic clock alone. Then what a suspend
+// takes must be noticed soon.
+func (l *lease) measuring(now instant) bool {
+	return slices.ContainsFunc(l.writes, func(w write) bool { return w.of.Unsynchronized && !w.done && w.view.live(now) })
 }
 
 // maxAge is how far a stamp may be from now: what is further was not made by any clock. (A machine that
