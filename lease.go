@@ -147,8 +147,9 @@ func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) 
 		l.at, l.proof, l.unsure = now, false, l.unsure || w != nil
 	}
 	if proof && w != nil && !w.done && w.kind == OpAcquire && w.old {
-		l.hush(now)
-		w.done = true
+		if w.done = true; !l.old(r) { // else it is known that this is lost, or what is read is stale
+			l.hush(now)
+		}
 	}
 	if l.checked && w != nil && l.observe(commitTS(r.Token), w.begun, now, l.skew) && !w.done && w.robs() {
 		l.hush(w.begun) // it was taken too early, perhaps from a leader who does not know

@@ -640,6 +640,28 @@ func TestLeaseRule6QuietOfASetBack(t *testing.T) {
 			p.endedBy(nil)
 			p.due(at(3+tT+tD-1), leads, "")
 		},
+		"but no stale read of what others have followed": func(t *testing.T) {
+			p, r := acquiring(t)
+			p.open(nil)
+			p.reads(held(9, tT), at(tS))
+			if p.reads(lands(r), at(tS+1)); p.lead != nil || p.quiet != 0 {
+				t.Errorf("it leads %t, and is quiet until %v", p.lead != nil, p.quiet)
+			}
+		},
+		"but no vacancy that is released over the newest, or read again, or another's": func(t *testing.T) {
+			p, won := elected(t)
+			p.leave(ErrResigned)
+			r := lands(p.begins(at(1), wish{}, OpRelease))
+			p.answers(r, wasWritten, at(1), at(1))
+			other, released := held(9, tT), held(9, tT)
+			released.LeaderID, released.Extension = "", 1
+			for n, e := range []*RaceEntry{won, r, other, r, released} {
+				p.reads(e, at(time.Duration(2+n)))
+			}
+			if p.quiet != 0 {
+				t.Errorf("it is quiet until %v", p.quiet)
+			}
+		},
 		"but not what was written over it": func(t *testing.T) {
 			p, r := acquiring(t)
 			p.answers(asked(lands(r), "c"), wasPushed, at(1), at(1))
