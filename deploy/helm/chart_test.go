@@ -104,7 +104,7 @@ func documented(t *testing.T) string {
 var wrong = map[string]string{
 	"replicas: 2": "replicas", "election: {store: web}": "/election/store", "election: {term: 15}": "/election/term", "replicaCount: two": "/replicaCount",
 	"election: {skew: 20s}": "at least twice", "election: {term: 1m, skew: 0.6m}": "at least twice", "serviceAccount: {create: false}": "serviceAccount.name",
-	"podMonitor: {enabled: true}": "must name Prometheus", "election: {readOnly: 1}": "/election/readOnly", "podLabels: {app.kubernetes.io/name: x}": "/podLabels", "pod: {automountServiceAccountToken: true}": "/pod", "app: {image: x, port: 1, name: y}": "/app",
+	"podMonitor: {enabled: true}": "must name Prometheus", "election: {readOnly: 1}": "/election/readOnly", "election: {args: [--secret-file=/s]}": "election.readOnly=false", "podLabels: {app.kubernetes.io/name: x}": "/podLabels", "pod: {automountServiceAccountToken: true}": "/pod", "app: {image: x, port: 1, name: y}": "/app",
 }
 
 // charter is Helm, with directories of its own and the cluster of a kubeconfig.

@@ -58,6 +58,9 @@ the lease is kept until the application has ended. Its context is the chart's: o
 {{- define "leaderelect.sidecar" -}}
 {{- if lt (include "leaderelect.milliseconds" .Values.election.term | float64) (mulf 2 (include "leaderelect.milliseconds" .Values.election.skew | float64)) }}
 {{- fail (printf "election.term (%s) must be at least twice election.skew (%s)" .Values.election.term .Values.election.skew) }}
+{{- end }}
+{{- if and .Values.election.readOnly (contains "--secret-file" (join " " .Values.election.args)) }}
+{{- fail "election.args: a --secret-file goes with election.readOnly=false, since nobody may POST otherwise" }}
 {{- end -}}
 - name: election
   image: {{ printf "%s:%s" .Values.election.image.repository (default .Chart.AppVersion .Values.election.image.tag) }}
