@@ -721,7 +721,8 @@ func (k *keyer) showsWrite(w *write) bool {
 func (k *keyer) write(i, n int) {
 	h := k.hosts[i]
 	w, l, age := &h.l.writes[n], h.l, k.at(i).mono-h.l.writes[n].begun.mono
-	shown := k.showsWrite(w)
+	quiet := w.kind != OpExtend && (w.old || w.of.Compare(l.newest.of) > 0) // it may begin one: all that a release can
+	shown := k.showsWrite(w) && (w.kind != OpRelease || quiet)
 	// It may make this candidate read before it leaves, or begin a quiet.
 	holds := age < l.term && (k.leaves || k.asks > 0 || k.witnessed()) && (l.proved == nil || l.proved.Compare(w.over) <= 0 || w.led(l.proved)) || k.bounds && age < k.longWait()
 	again := k.keep > 0 || k.reads > 0 || k.current || k.clones > 0 // what it was before may be the base
@@ -748,7 +749,7 @@ func (k *keyer) write(i, n int) {
 	if !shown && !holds {
 		return
 	}
-	k.bits(w.done, !w.done && w.kind == OpAcquire && k.used(w.of.ElectionNumber) && slices.ContainsFunc(k.records[:k.reach], w.led), !w.done && (w.old || h.l.old(w.over) && !w.led(h.l.newest.of)), !w.done && w.over.Emptied, w.kind == OpAcquire && (!w.done || k.bounds), w.robs() && (!w.done || k.bounds))
+	k.bits(w.done, !w.done && w.kind == OpAcquire && k.used(w.of.ElectionNumber) && slices.ContainsFunc(k.records[:k.reach], w.led), (!w.done || quiet) && (w.old || l.old(w.over) && !w.led(l.newest.of)), (!w.done || quiet) && w.over.Emptied, w.kind == OpAcquire && (!w.done || quiet || k.bounds), w.kind == OpRelease, w.robs() && (!w.done || k.bounds))
 	if holds {
 		k.order(w.over)
 	}

@@ -13,7 +13,7 @@ import (
 type lease struct {
 	claims
 	witness
-	writes  []write    // of the lease, of the last term
+	writes  []write    // of the last term
 	unsure  bool       // a write's outcome is open: a read comes before any other write
 	refused *RaceEntry // a write over it was refused: if it is old, it is written over again when two reads in a row have shown it
 	proof   bool       // base was read or written, and not only pushed
@@ -37,12 +37,12 @@ type lead struct {
 	held      time.Duration // its Hold lasts until then; 0: none
 }
 
-// write is an acquisition or extension. A record shows that it happened.
+// write is an acquisition, an extension or a release. A record shows that it happened.
 type write struct {
 	kind  OpKind
 	of    *RaceEntry
 	over  *RaceEntry // what it was conditional on
-	old   bool       // another state was known that is newer than that
+	old   bool       // another state is known that is newer than that; false again once it has begun a quiet
 	begun instant
 	view  viewEnd
 	done  bool // it begins and moves no view any more
@@ -51,7 +51,7 @@ type write struct {
 // led reports whether r is what w wrote, perhaps with an operator's request added since. Its WriteID is
 // not enough: clones of a machine may draw the same random numbers, until its kernel learns that it was cloned.
 func (w *write) led(r *RaceEntry) bool {
-	return !r.Vacant() && r.WriteID == w.of.WriteID && r.Incarnation == w.of.Incarnation && r.ElectionNumber == w.of.ElectionNumber &&
+	return r.Vacant() == w.of.Vacant() && r.WriteID == w.of.WriteID && r.Incarnation == w.of.Incarnation && r.ElectionNumber == w.of.ElectionNumber &&
 		r.Extension >= w.of.Extension && r.TermExpiry.Equal(w.of.TermExpiry)
 }
 
@@ -64,7 +64,7 @@ func newLease(p *policy) *lease {
 
 // origin returns the write of this candidate that r came from, or nil.
 func (l *lease) origin(r *RaceEntry) *write {
-	for i := range l.writes {
+	for i := range slices.Backward(l.writes) { // of two releases at one instant, the later one
 		if l.writes[i].led(r) {
 			return &l.writes[i]
 		}
@@ -74,7 +74,7 @@ func (l *lease) origin(r *RaceEntry) *write {
 
 // mine reports whether r is this candidate's own. The Incarnation does not show it: another process may have been
 // restored from the same snapshot of a machine, and goes on with what this one had made up.
-func (l *lease) mine(r *RaceEntry) bool { return r != nil && l.origin(r) != nil }
+func (l *lease) mine(r *RaceEntry) bool { return r != nil && !r.Vacant() && l.origin(r) != nil }
 
 // open takes in that a write has failed, was refused, or was not answered in time. Whether it has happened, or will
 // happen, only a record shows. If it was refused as a lost race, over is what it was conditional on.
@@ -104,8 +104,7 @@ func (l *lease) look(now instant) {
 // leave ends the view. To leave by choice, call it when no work of the leadership runs any more.
 func (l *lease) leave(cause error) {
 	if l.lead != nil {
-		l.held = l.lead.held
-		l.lead, l.ended = nil, cause
+		l.held, l.lead, l.ended = l.lead.held, nil, cause
 	}
 }
 
@@ -132,10 +131,7 @@ func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) 
 	if w != nil && l.old(w.over) && !w.over.Emptied && !w.led(l.newest.of) {
 		w.old = true // so the store was set back, or a feed has told of what never was
 	}
-	doubted := l.claims.doubt
-	if news = l.claims.learn(r, how, w != nil, now); news && doubted && r.Vacant() && slices.ContainsFunc(l.writes, func(o write) bool { return o.of.Incarnation == r.Incarnation }) {
-		l.hush(now) // it has released an older state
-	}
+	news = l.claims.learn(r, how, w != nil, now)
 	l.highest = max(l.highest, r.ElectionNumber)
 	switch {
 	case proof:
@@ -146,8 +142,8 @@ func (l *lease) learn(r *RaceEntry, how source, began, now instant) (news bool) 
 	case news:
 		l.at, l.proof, l.unsure = now, false, l.unsure || w != nil
 	}
-	if proof && w != nil && !w.done && w.kind == OpAcquire && w.old {
-		if w.done = true; !l.old(r) { // else it is known that this is lost, or what is read is stale
+	if proof && w != nil && w.kind != OpExtend && w.old {
+		if w.done, w.old = true, false; !l.old(r) { // else it is known that this is lost, or what is read is stale
 			l.hush(now)
 		}
 	}
@@ -246,22 +242,21 @@ func (l *lease) forgotten(now instant) bool {
 func (l *lease) holds(now instant) bool {
 	for i := range l.writes {
 		w := &l.writes[i]
-		may := l.proved != nil && w.led(l.proved) ||
-			l.proved == nil || w.of.Compare(l.proved) > 0 && l.proved.Compare(w.over) <= 0
-		if may && now.mono < w.begun.mono+l.term {
+		may := l.proved == nil || w.led(l.proved) || w.of.Compare(l.proved) > 0 && l.proved.Compare(w.over) <= 0
+		if may && w.kind != OpRelease && now.mono < w.begun.mono+l.term {
 			return true
 		}
 	}
 	return false
 }
 
-// issue returns the record of a write that begins now, and notes it. The two ids are random. Writes that are over are forgotten.
+// issue returns the record of a write that begins now, and notes it. The two ids are random.
 func (l *lease) issue(now instant, kind OpKind, id, incarnation string) *RaceEntry {
 	if kind == OpRelease {
 		for i := range l.writes {
 			l.writes[i].done = true // what is given back begins nothing any more
 		}
-		return l.vacancy(now)
+		return l.note(write{kind: kind, of: l.vacancy(now), over: l.base.of, begun: now})
 	}
 	r := &RaceEntry{
 		LeaderID:         l.id,
@@ -291,11 +286,16 @@ func (l *lease) issue(now instant, kind OpKind, id, incarnation string) *RaceEnt
 		}
 		d.expiry, d.last = r.TermExpiry, w.view
 	}
+	return l.note(w)
+}
+
+// note adds a write, forgets those that are over, and returns the record.
+func (l *lease) note(w write) *RaceEntry {
 	l.writes = slices.DeleteFunc(l.writes, func(o write) bool {
-		return now.mono > o.begun.mono+l.term+drift(l.term, l.skew) && !(l.proved != nil && o.led(l.proved))
+		return w.begun.mono > o.begun.mono+l.term+drift(l.term, l.skew) && !(l.proved != nil && o.led(l.proved))
 	})
 	l.writes = append(l.writes[max(0, len(l.writes)-maxWrites+1):], w)
-	return r
+	return w.of
 }
 
 const maxWrites = 32 // an ExtendEvery of a twentieth of a term makes thirty in one and a half

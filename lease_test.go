@@ -624,13 +624,28 @@ func TestLeaseRule6QuietOfASetBack(t *testing.T) {
 		"so does the release of an older state": func(t *testing.T) {
 			p, won := elected(t)
 			p.leave(ErrResigned)
-			p.answers(lands(p.begins(at(1), wish{}, OpRelease)), wasWritten, at(1), at(1))
+			first := lands(p.begins(at(1), wish{}, OpRelease))
+			p.answers(first, wasWritten, at(1), at(1))
 			p.unanswered(at(2), OpAcquire)
 			p.reads(won, at(3)) // the store was set back, and another may lead by what it has lost
 			r := p.begins(at(3), wish{}, OpRelease)
-			p.answers(lands(r), wasWritten, at(3), at(5))
+			p.open(nil)
+			p.reads(first, at(4)) // a replica that was not set back
+			p.reads(lands(r), at(5))
 			p.due(at(5+tT+tD-1), leads, "")
 			p.due(at(5+tT+tD), leads, OpRead)
+		},
+		"and an acquisition that was to be released": func(t *testing.T) {
+			p, won := elected(t)
+			p.leave(ErrResigned)
+			p.reads(vacant(1), at(1)) // the store was set back
+			r := p.unanswered(at(1), OpAcquire)
+			p.reads(won, at(2)) // a replica that was not
+			p.begins(at(2), wish{}, OpRelease)
+			p.open(nil)
+			p.reads(lands(r), at(4))
+			p.due(at(4+tT+tD-1), wish{}, "")
+			p.due(at(4+tT+tD), wish{}, OpRelease)
 		},
 		"or what was told of before the answer": func(t *testing.T) {
 			p, r := acquiring(t)
