@@ -33,6 +33,10 @@ var (
 	ledOfThreeAndBack = append(slices.Clip(ledOfThree), does{doSetBack, 0, 0})
 	// The store was set back, the third has read that, and the second, which has not known what is lost, leads.
 	takenOfThree = append(slices.Clip(ledOfThree), does{doSetBack, 0, 0}, does{doPoll, 2, 0}, does{doPoll, 1, 0}, does{doIssue, 1, 0}, does{doExecute, 1, 0}, does{doAnswer, 1, 0})
+	// The first has released, and the second leads. Then the store was set back to the first one's, which that reads before it leaves again.
+	releasedAndBack = append(slices.Clip(led), does{doLeave, 0, 0}, does{doIssue, 0, 0}, does{doExecute, 0, 0}, does{doAnswer, 0, 0}, does{doPoll, 1, 0}, does{doIssue, 1, 0},
+		does{doExecute, 1, 0}, does{doAnswer, 1, 0}, does{doSetBack, 0, 1},
+		does{doReturn, 0, 0}, does{doIssue, 0, 0}, does{doAnswer, 0, 0}, does{doIssue, 0, 0}, does{doLeave, 0, 0})
 )
 
 var apart = []int8{-1, 1}
@@ -96,6 +100,7 @@ var scopes = []scope{
 	{name: "back-heard-leaves", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, pushes: 2, keep: 2, lost: 1, leaves: true, nowork: true, begin: led},
 	{name: "back-same-heard", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, pushes: 2, keep: 2, same: true, leaves: true, nowork: true, begin: led},
 	{name: "back-lost-leaves", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 2, lost: 1, leaves: true, nowork: true, begin: led},
+	{name: "back-stale-leaves", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, stale: true, polls: true, keep: 2, lost: 1, leaves: true, nowork: true, begin: releasedAndBack},
 	{name: "back-clocks", hosts: 2, policy: byClocks, offs: apart, backs: 1, polls: true, keep: 2, empties: true, begin: led},
 	{name: "back-emptied", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, empties: true, polls: true, keep: 1, begin: led[:4]},
 	{name: "wrong-stamped", hosts: 2, policy: byClocks, offs: []int8{0}, jumps: 2, wrong: []int8{-6, 6, 0}, stamps: true},
@@ -978,7 +983,7 @@ func (k *keyer) lostLives() bool {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(k.past, lost)
 }
 
 // finish names the numbers and extensions, and adds all items from one on to the name. Of those before, the numbers are compared with.

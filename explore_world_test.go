@@ -807,8 +807,8 @@ func (w *world) setBack(d does) {
 			c.Token, r = &v, &c
 		}
 	}
-	if !w.recalls() {
-		w.past = nil
+	if w.past = append(slices.Clip(lost), w.past...); !w.recalls() {
+		w.past = nil // else a replica may not be set back, or a feed be late
 	}
 	w.lost[w.backs-w.backsLeft-1] = lost
 	w.store = r
