@@ -153,8 +153,9 @@ func TestLaggingServer(t *testing.T) {
 		lags.Store(true)
 		var asked []string
 		feed := follow(t, s, by(func(w http.ResponseWriter, r *http.Request) {
+			lagging := lags.Load() // so that what comes after Store comes after the look at asked
 			asked = append(asked, r.URL.RawQuery)
-			if r.URL.Query().Has("index") && lags.Load() {
+			if lagging && r.URL.Query().Has("index") {
 				old.ServeHTTP(w, r)
 			} else {
 				s.ServeHTTP(w, r)
