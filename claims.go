@@ -74,10 +74,10 @@ const (
 //
 // A state that is older than one known comes from a stale read, or the store was set back, or a feed has told of
 // what is undone. A read cannot tell which. The store has been set back if a write over such a state is accepted (see
-// lease.learn), or if the next newer state is another's, and of another leadership than the newest. A record
-// that was emptied was set back as well. Then somebody may lead by a state that is lost, and that nobody here has
-// seen. Such a view ends within a term of the set-back, since no write confirms it any more. So nobody new
-// leads here before that: it is quiet.
+// lease.learn), if the next newer state is another's, and of another leadership than the newest, or if a state that
+// is read clashes with the newest. A record that was emptied was set back as well. Then somebody may lead by a state
+// that is lost, and that nobody here has seen. Such a view ends within a term of the set-back, since no write confirms
+// it any more. So nobody new leads here before that: it is quiet.
 //
 // What a feed tells is no proof. Another state of the same order that is read takes its place, as news.
 func (k *claims) learn(r *RaceEntry, how source, own bool, now instant) (news bool) {
@@ -88,6 +88,7 @@ func (k *claims) learn(r *RaceEntry, how source, own bool, now instant) (news bo
 		order = r.Compare(n.of)
 	}
 	replaces := order == 0 && !(same(r, n.of) && oneTerm(r, n.of))
+	lost := n.of != nil && how == wasRead && clash(r, n.of)
 	switch {
 	case order > 0, replaces && proof && !n.proved:
 		seen := now.mono
@@ -95,12 +96,12 @@ func (k *claims) learn(r *RaceEntry, how source, own bool, now instant) (news bo
 		case n.of == nil:
 			k.longest = max(k.term, k.termOf(r))
 		case oneTerm(r, n.of):
-			seen, replaces = n.seen, false
+			seen = n.seen
 		default:
 			k.longest = max(k.term, k.termOf(r), k.termOf(n.of))
 		}
 		doubted := k.doubt && (r.ElectionNumber != n.of.ElectionNumber || r.Incarnation != n.of.Incarnation)
-		if r.Emptied || replaces && how == wasRead || doubted && !own {
+		if r.Emptied || lost || doubted && !own {
 			k.hush(now)
 		}
 		*n, k.older, k.doubt, news = claim{r, seen, proof}, nil, false, true
@@ -121,7 +122,7 @@ func (k *claims) learn(r *RaceEntry, how source, own bool, now instant) (news bo
 			k.base.seen = k.older[i].seen
 			break
 		}
-		if r.Emptied {
+		if r.Emptied || lost {
 			k.hush(now)
 		}
 		k.older = append(k.older[max(0, len(k.older)-maxOlder+1):], k.base)
@@ -133,6 +134,11 @@ func (k *claims) learn(r *RaceEntry, how source, own bool, now instant) (news bo
 func (k *claims) old(r *RaceEntry) bool {
 	n := k.newest.of
 	return n != nil && (r.Compare(n) < 0 || r.Compare(n) == 0 && !oneTerm(r, n))
+}
+
+// clash reports whether one of the two is lost, or never was: a record repeats no order, nor the number of a leadership.
+func clash(r, o *RaceEntry) bool {
+	return r.Compare(o) == 0 && !oneTerm(r, o) || r.ElectionNumber == o.ElectionNumber && r.Incarnation != o.Incarnation
 }
 
 // hush begins the quiet: the longest term, and what two clocks run apart in it.

@@ -593,16 +593,6 @@ func TestLeaseRule6QuietOfASetBack(t *testing.T) {
 			p.due(at(tT+tD-1), wish{}, "")
 			p.due(at(tT+tD), wish{}, OpRelease)
 		},
-		"another state of the same order is as old": func(t *testing.T) {
-			p := newPlay(t)
-			p.reads(held(5, -time.Hour), at(-1))
-			p.reads(held(5, -time.Hour, by("other")), at(0))
-			p.written(at(0), OpAcquire)
-			if p.lead != nil {
-				t.Error("it leads")
-			}
-			p.due(at(tT+tD-1), leads, "")
-		},
 		"a refusal shows nothing": func(t *testing.T) {
 			p := newPlay(t)
 			p.reads(held(5, -time.Hour), at(-1))
@@ -682,16 +672,6 @@ func TestLeaseRule6QuietOfASetBack(t *testing.T) {
 			p.answers(asked(lands(r), "c"), wasPushed, at(1), at(1))
 			p.answers(r, wasWritten, at(0), at(2))
 			p.liveUntil(tT - tS)
-		},
-		"to another state of the same order": func(t *testing.T) {
-			p := newPlay(t)
-			p.reads(vacant(3), at(-1))
-			p.reads(vacant(3, by("y")), at(0))
-			p.written(at(0), OpAcquire)
-			if p.lead != nil {
-				t.Error("it leads")
-			}
-			p.due(at(tT+tD-1), leads, "")
 		},
 	}.run(t)
 }
