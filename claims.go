@@ -74,8 +74,8 @@ const (
 //
 // A state that is older than one known comes from a stale read, or the store was set back, or a feed has told of
 // what is undone. A read cannot tell which. The store has been set back if a write over such a state is accepted (see
-// lease.learn), if the next newer state is another's, and of another leadership than the newest, or if a state that
-// is read clashes with the newest. A record that was emptied was set back as well. Then somebody may lead by a state
+// lease.learn), if the next newer state is another's, and of another leadership than the newest, or if a state
+// clashes with the newest. A record that was emptied was set back as well. Then somebody may lead by a state
 // that is lost, and that nobody here has seen. Such a view ends within a term of the set-back, since no write confirms
 // it any more. So nobody new leads here before that: it is quiet.
 //
@@ -88,7 +88,7 @@ func (k *claims) learn(r *RaceEntry, how source, own bool, now instant) (news bo
 		order = r.Compare(n.of)
 	}
 	replaces := order == 0 && !(same(r, n.of) && oneTerm(r, n.of))
-	lost := n.of != nil && how == wasRead && clash(r, n.of)
+	lost := n.of != nil && clash(r, n.of)
 	switch {
 	case order > 0, replaces && proof && !n.proved:
 		seen := now.mono
@@ -100,8 +100,7 @@ func (k *claims) learn(r *RaceEntry, how source, own bool, now instant) (news bo
 		default:
 			k.longest = max(k.term, k.termOf(r), k.termOf(n.of))
 		}
-		doubted := k.doubt && (r.ElectionNumber != n.of.ElectionNumber || r.Incarnation != n.of.Incarnation)
-		if r.Emptied || lost || doubted && !own {
+		if r.Emptied || lost || k.doubt && !own && r.ElectionNumber != n.of.ElectionNumber {
 			k.hush(now)
 		}
 		*n, k.older, k.doubt, news = claim{r, seen, proof}, nil, false, true

@@ -526,7 +526,7 @@ func TestContract(t *testing.T) {
 			sleep(time.Second)
 			d.Replace(rival(first + 1))
 			sleep(time.Second)
-			vacant := &le.RaceEntry{ElectionNumber: first + 1, Extension: 1, TermExpiry: time.Now(), TermLength: T}
+			vacant := &le.RaceEntry{ElectionNumber: first + 1, Extension: 1, TermExpiry: time.Now(), TermLength: T, Incarnation: rival(first + 1).Incarnation}
 			d.Replace(vacant)
 			synctest.Wait()
 			a.leads(t) // although three calls wait

@@ -26,7 +26,7 @@ var planted = explored([]mutants.Mutant{
 	{Name: "the number comes from the record alone", Edit: mutants.Edit{"r.ElectionNumber = l.highest + 1", "r.ElectionNumber = b.ElectionNumber + 1"}},
 	{Name: "no quiet", Edit: mutants.Edit{"k.quiet = max(k.quiet, from.mono+k.longest+drift(k.longest, k.skew))", "_ = from"}},
 	{Name: "an acquisition over an older state begins no quiet", Edit: mutants.Edit{"w.kind != OpExtend && w.old {", "false {"}},
-	{Name: "an emptied record is free", Edit: mutants.Edit{"if r.Emptied || lost || doubted", "if lost || doubted"}},
+	{Name: "an emptied record is free", Edit: mutants.Edit{"if r.Emptied || lost || k", "if lost || k"}},
 	{Name: "clones are told apart by the id alone", Edit: mutants.Edit{"r.Extension >= w.of.Extension && r.TermExpiry.Equal(w.of.TermExpiry)", "r.Extension >= w.of.Extension"}},
 	{Name: "the wall clock does not end the view", Edit: mutants.Edit{"return mono > 0 && at.wall.Before(v.wall)", "return mono > 0"}},
 	{Name: "one death is taken for that of all", Edit: mutants.Edit{"case !r.Vacant() && k.dead[r.Incarnation] && hold == 0:", "case !r.Vacant() && len(k.dead) > 0 && hold == 0:"}},
