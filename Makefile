@@ -71,7 +71,7 @@ test-modules: npm kube consul
 	$(GOTEST) $(UNBROKEN) -race -p $(P) -timeout 20m $(TESTFLAGS) $(SERVERS) $$($(OTHERS) | grep -v /cmd/)
 
 .PHONY: test-command
-test-command: npm
+test-command: npm kube consul
 	$(GOTEST) -race -p 1 -timeout 20m $(TESTFLAGS) ./cmd/leaderelect/...
 
 # What belongs to a store's decider, and is elsewhere: tests that are in a module of their own.
