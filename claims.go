@@ -103,7 +103,7 @@ func (k *claims) learn(r *RaceEntry, how source, own bool, now instant) (news bo
 		if r.Emptied || lost || k.doubt && !own && r.ElectionNumber != n.of.ElectionNumber {
 			k.hush(now)
 		}
-		*n, k.older, k.doubt, news = claim{r, seen, proof}, nil, false, true
+		*n, k.older, k.doubt, news = claim{r, seen, proof}, nil, k.doubt && own && !proof, true
 		k.base = *n
 	case order == 0 && !replaces:
 		if proof {
@@ -135,9 +135,11 @@ func (k *claims) old(r *RaceEntry) bool {
 	return n != nil && (r.Compare(n) < 0 || r.Compare(n) == 0 && !oneTerm(r, n))
 }
 
-// clash reports whether one of the two is lost, or never was: a record repeats no order, nor the number of a leadership.
+// clash reports whether one of the two is lost, or never was: a record repeats no order, nor the number of a leadership,
+// and after a leadership's release comes nothing of it but an operator's request.
 func clash(r, o *RaceEntry) bool {
-	return r.Compare(o) == 0 && !oneTerm(r, o) || r.ElectionNumber == o.ElectionNumber && r.Incarnation != o.Incarnation
+	return r.Compare(o) == 0 && !oneTerm(r, o) ||
+		r.ElectionNumber == o.ElectionNumber && (r.Incarnation != o.Incarnation || o.Vacant() && r.Successor == "" && r.Compare(o) > 0)
 }
 
 // hush begins the quiet: the longest term, and what two clocks run apart in it.

@@ -281,6 +281,8 @@ func TestLeaseRule6Quiet(t *testing.T) {
 		"or of one leadership":            {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: held(5, -s)}, {d: 2 * s, of: held(5, 0)}}, want: s + tT + tD},
 		"two leaderships of one number":   {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: vacant(5, by("other"))}}, want: s + tT + tD},
 		"the second is an older state":    {learns: []learned{{d: 0, of: held(5, 0, extended(1))}, {d: s, of: held(5, s, by("other"))}, {d: 2 * s, of: held(5, 0, extended(1))}}, want: s + tT + tD},
+		"more of one that was released":   {learns: []learned{{d: 0, of: vacant(5, reserved("c", tT))}, {d: s, of: vacant(5, extended(10))}}, want: s + tT + tD},
+		"but no request":                  {learns: []learned{{d: 0, of: vacant(5, reserved("c", tT))}, {d: s, of: vacant(5, extended(10), reserved("a", tT))}}, want: s},
 		"or a feed tells of it":           {learns: []learned{{d: 0, of: held(5, 0)}, {d: s, of: vacant(5, by("other")), pushed: true}, {d: 2 * s, of: vacant(5, by("other"))}}, want: s + tT + tD},
 		"under a request":                 {learns: []learned{{d: 0, of: held(5, 0)}, {d: 7 * s, of: held(5, 7*s, extended(1)), pushed: true}, {d: 9 * s, of: asked(held(5, 0), "c")}}, want: 9*s + tT + tD},
 		"it is emptied":                   {learns: []learned{{d: s, of: vacant(0, emptied)}}, want: s + tT + tD},

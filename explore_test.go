@@ -86,6 +86,7 @@ var scopes = []scope{
 	{name: "back-led-leaves", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 2, leaves: true, nowork: true, begin: led},
 	{name: "back-three", hosts: 3, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 2, leaves: true, nowork: true, begin: ledOfThree},
 	{name: "back-three-stale", hosts: 3, policy: byClocks, offs: []int8{0}, backs: 1, stale: true, polls: true, keep: 2, leaves: true, nowork: true, begin: ledOfThree},
+	{name: "back-three-heard", hosts: 3, policy: byClocks, offs: []int8{0}, backs: 1, pushes: 2, polls: true, keep: 3, lost: 1, late: true, leaves: true, nowork: true, begin: ledOfThree},
 	{name: "back-three-twice", hosts: 3, policy: byClocks, offs: []int8{0}, backs: 2, polls: true, keep: 2, begin: ledOfThree},
 	{name: "back-now", hosts: 2, policy: byClocks, offs: []int8{0}, backs: 1, polls: true, keep: 1, begin: ledAndBack},
 	{name: "back-now-apart", hosts: 2, policy: byClocks, offs: apart, backs: 1, polls: true, keep: 1, begin: ledAndBack},
@@ -281,6 +282,14 @@ func TestTold(t *testing.T) {
 		"and a replica hides it for a while": {scope: "back-three-stale", want: "step 12, c Issue, is not possible", steps: []does{
 			{doSetBack, 0, 0}, {doPoll, 2, 0}, {doStale, 2, 0}, {doPoll, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0}, {doAnswer, 1, 0}, {doLeave, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0},
 			{doAnswer, 1, 0}, {doPoll, 2, 0}, {doIssue, 2, 0}, {doExecute, 2, 0}, {doAnswer, 2, 0}}},
+		"a set-back, and who has left does not know, and releases again": {scope: "back-three-heard", want: "step 18, c Issue, is not possible", steps: []does{
+			{doLeave, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doGiveUp, 0, 0}, {doDrop, 0, 0}, {doPoll, 2, 0}, {doPoll, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0}, {doAnswer, 1, 0},
+			{doTick, 0, 0}, {doSetBack, 0, 1}, {doPoll, 2, 0}, {doIssue, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doPoll, 2, 0}, {doIssue, 2, 0}, {doExecute, 2, 0}, {doAnswer, 2, 0}}},
+		"a set-back, and who leaves only hears of its second release": {scope: "back-three-heard", want: "step 29, a Issue, is not possible", steps: []does{
+			{doTick, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doLeave, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doGiveUp, 0, 0}, {doDrop, 0, 0},
+			{doPoll, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0}, {doAnswer, 1, 0}, {doSetBack, 0, 2}, {doIssue, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doGiveUp, 0, 0}, {doAnswer, 0, 0},
+			{doPoll, 2, 0}, {doIssue, 2, 0}, {doExecute, 2, 0}, {doAnswer, 2, 0}, {doLeave, 2, 0}, {doIssue, 2, 0}, {doExecute, 2, 0}, {doAnswer, 2, 0},
+			{doPoll, 0, 0}, {doReturn, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}}},
 		"a stale read, and later a set-back to what it showed": {scope: "back-stale", steps: []does{
 			{doStale, 1, 0}, {doTick, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doTick, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0},
 			{doTick, 0, 0}, {doIssue, 0, 0}, {doExecute, 0, 0}, {doAnswer, 0, 0}, {doTick, 0, 0}, {doSetBack, 0, 3}, {doPoll, 1, 0}, {doIssue, 1, 0}, {doExecute, 1, 0}, {doAnswer, 1, 0}}},

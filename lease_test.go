@@ -613,17 +613,15 @@ func TestLeaseRule6QuietOfASetBack(t *testing.T) {
 		},
 		"so does the release of an older state": func(t *testing.T) {
 			p, won := elected(t)
+			newest := p.written(at(tT/2), OpExtend)
 			p.leave(ErrResigned)
-			first := lands(p.begins(at(1), wish{}, OpRelease))
-			p.answers(first, wasWritten, at(1), at(1))
-			p.unanswered(at(2), OpAcquire)
-			p.reads(won, at(3)) // the store was set back, and another may lead by what it has lost
-			r := p.begins(at(3), wish{}, OpRelease)
+			p.reads(won, at(tT/2+3)) // the store was set back, and another may lead by what it has lost
+			r := p.begins(at(tT/2+3), wish{}, OpRelease)
 			p.open(nil)
-			p.reads(first, at(4)) // a replica that was not set back
-			p.reads(lands(r), at(5))
-			p.due(at(5+tT+tD-1), leads, "")
-			p.due(at(5+tT+tD), leads, OpRead)
+			p.reads(newest, at(tT/2+4)) // a replica that was not set back
+			p.reads(lands(r), at(tT/2+5))
+			p.due(at(tT/2+5+tT+tD-1), leads, "")
+			p.due(at(tT/2+5+tT+tD), leads, OpRead)
 		},
 		"and an acquisition that was to be released": func(t *testing.T) {
 			p, won := elected(t)

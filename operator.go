@@ -237,7 +237,10 @@ func resetOf(ctx context.Context, d RaceDecider, after ElectionNumber, force boo
 			reset.TermLength = e.TermLength
 		}
 		if e.ElectionNumber == after {
-			reset.Extension = e.Extension + 1
+			reset.Extension, reset.Incarnation = e.Extension+1, e.Incarnation // who knows the number sees no other leadership
+			if e.Vacant() {
+				reset.Successor = AnySuccessor // nor a second release
+			}
 		}
 	}
 	return reset, nil

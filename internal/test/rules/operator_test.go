@@ -303,8 +303,8 @@ func TestResetRefusesWhileATermRuns(t *testing.T) {
 				err = le.Reset(t.Context(), d, 9, true)
 			}
 			must(t, err)
-			got := d.Entry()
-			if !got.Vacant() || got.ElectionNumber != 9 || got.Hold != 0 || got.Successor != "" || got.Incarnation == "" || got.Incarnation == e.Incarnation || !got.TermExpiry.Equal(time.Now()) {
+			got, on := d.Entry(), e.ElectionNumber == 9
+			if !got.Vacant() || got.ElectionNumber != 9 || got.Hold != 0 || on != (got.Successor != "") || got.Incarnation == "" || on != (got.Incarnation == e.Incarnation) || !got.TermExpiry.Equal(time.Now()) {
 				t.Fatalf("on record is %+v", got)
 			}
 			if e.ElectionNumber <= le.MaxElectionNumber && (got.Compare(e) <= 0 || got.Extra["colour"] != "7") {
@@ -430,6 +430,16 @@ func TestReset(t *testing.T) {
 			if left == nil || !strings.Contains(left.Error(), "on hold by") || strings.Contains(left.Error(), "StepDown") {
 				t.Errorf("when it has died: %v", left)
 			}
+		},
+		"who knows the number leads at once": func(t *testing.T) {
+			d := memory.NewDecider()
+			d.Replace(rival(first))
+			a := join(t, d, "a")
+			sleep(time.Second)
+			must(t, le.Reset(t.Context(), d.Handle(), first, true))
+			must(t, le.Reset(t.Context(), d.Handle(), first, true))
+			synctest.Wait()
+			a.leads(t)
 		},
 		"nobody knows who led by an emptied record": func(t *testing.T) {
 			d, a := leader(t, polled)
